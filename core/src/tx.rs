@@ -1,0 +1,274 @@
+//! Transactions: an overlay over a store, committed as one changeset.
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+
+use crate::changeset::{Changeset, Commit, EntryWrite, Expect, KeyOps, Payload};
+use crate::{rules, validate};
+use crate::{
+    Entry, ErrorKind, Key, LockName, PutMode, Restage, Result, Revision, Timestamp, Transactions,
+    Ttl, Value,
+};
+
+/// An open transaction.
+///
+/// Reads go to the store once and are remembered with their versions; writes stay here and are seen by this
+/// transaction alone. [`commit`](Self::commit) applies everything at one instant, or fails with
+/// [`Conflict`](ErrorKind::Conflict) where something that was read has changed. An open transaction holds no lock and
+/// no connection; dropping it, like [`rollback`](Self::rollback), forgets it.
+///
+/// ```
+/// # use alkstore::{Result, Store, StoreExt, PutMode};
+/// async fn move_one(store: &dyn Store) -> Result<()> {
+///     let mut tx = store.begin();
+///     if let Some(job) = tx.get(b"inbox/1").await? {
+///         tx.put(b"done/1", &job.value, PutMode::Create, None).await?;
+///         tx.delete(b"inbox/1").await?;
+///     }
+///     tx.commit().await?;
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Tx<'s, S: ?Sized> {
+    store: &'s S,
+    overlay: Overlay<Value>,
+}
+
+/// An entry as a transaction sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxEntry<V = Value> {
+    /// The bytes.
+    pub value: V,
+    /// The version; `None` for what this transaction itself wrote, which has one only after the commit.
+    pub version: Option<Revision>,
+}
+
+/// The answer of a put in a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxPut {
+    /// It will be written at the commit.
+    Staged,
+    /// It will not be written.
+    NotStored {
+        /// The version in the way; `None` where there is none yet, because this transaction itself wrote or deleted the
+        /// entry, or because an update found nothing.
+        current: Option<Revision>,
+    },
+}
+
+impl<'s, S: Transactions + ?Sized> Tx<'s, S> {
+    pub(crate) fn new(store: &'s S) -> Self {
+        Self {
+            store,
+            overlay: Overlay::default(),
+        }
+    }
+
+    /// The entry of `key`: this transaction's own write, or what the store held when it was first read here.
+    pub async fn get(&mut self, key: &[u8]) -> Result<Option<TxEntry>> {
+        let key = Key::new(key)?;
+        self.read(&key).await?;
+        Ok(self.overlay.get(&key).unwrap_or_default())
+    }
+
+    /// Writes `value` at the commit, if `mode` allows it by what the transaction sees.
+    pub async fn put(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        mode: PutMode,
+        ttl: Option<Duration>,
+    ) -> Result<TxPut> {
+        let key = Key::new(key)?;
+        validate::value(value.len())?;
+        let ttl = ttl.map(Ttl::new).transpose()?;
+        if mode != PutMode::Replace {
+            self.read(&key).await?;
+        }
+        Ok(self.overlay.put(&key, value.into(), mode, ttl))
+    }
+
+    /// Deletes the entry at the commit; false where the transaction sees none.
+    pub async fn delete(&mut self, key: &[u8]) -> Result<bool> {
+        let key = Key::new(key)?;
+        self.read(&key).await?;
+        Ok(self.overlay.delete(&key))
+    }
+
+    /// Adds `key` to the garbage-collection window at the commit.
+    pub fn stage(&mut self, key: &[u8], visible_after: Timestamp, restage: Restage) -> Result<()> {
+        self.overlay.stage(&Key::new(key)?, visible_after, restage);
+        Ok(())
+    }
+
+    /// Takes `key` out of the garbage-collection window at the commit.
+    pub fn unstage(&mut self, key: &[u8]) -> Result<()> {
+        self.overlay.unstage(&Key::new(key)?);
+        Ok(())
+    }
+
+    /// Commits only if the grant `token` of the lock `name` is live then.
+    pub fn guard(&mut self, name: &str, token: Revision) -> Result<()> {
+        self.overlay.guard(LockName::new(name)?, token)
+    }
+
+    /// Applies everything at one instant, or nothing.
+    pub async fn commit(self) -> Result<Commit> {
+        let changeset = self.overlay.into_changeset()?;
+        self.store.commit_changeset(changeset).await
+    }
+
+    /// Forgets everything, as dropping does.
+    pub fn rollback(self) {}
+
+    async fn read(&mut self, key: &Key<'_>) -> Result<()> {
+        if self.overlay.get(key).is_none() {
+            let entry = self.store.get(key.as_bytes()).await?;
+            self.overlay.remember(key, entry);
+        }
+        Ok(())
+    }
+}
+
+/// The bookkeeping of a transaction, without a store: synchronous callers and other languages drive it themselves.
+///
+/// Before [`put`](Self::put) in a mode other than replace, and before [`delete`](Self::delete), the key must be known:
+/// where [`get`](Self::get) answers `None`, read the store and [`remember`](Self::remember) what it said.
+#[derive(Debug)]
+pub struct Overlay<V> {
+    guards: BTreeMap<LockName<'static>, Revision>,
+    keys: BTreeMap<Key<'static>, Seen<V>>,
+}
+
+#[derive(Debug)]
+struct Seen<V> {
+    /// What the store said, where it was asked.
+    read: Option<Option<Entry<V>>>,
+    ops: KeyOps<V>,
+}
+
+impl<V> Default for Overlay<V> {
+    fn default() -> Self {
+        Self {
+            guards: BTreeMap::new(),
+            keys: BTreeMap::new(),
+        }
+    }
+}
+
+impl<V> Default for Seen<V> {
+    fn default() -> Self {
+        Self {
+            read: None,
+            ops: KeyOps::default(),
+        }
+    }
+}
+
+impl<V: Payload> Overlay<V> {
+    /// What the transaction sees of `key`; the outer `None` where the store must be asked first.
+    pub fn get(&self, key: &Key<'_>) -> Option<Option<TxEntry<V>>> {
+        let seen = self.keys.get(key.as_bytes())?;
+        match &seen.ops.write {
+            Some(EntryWrite::Put { value, .. }) => Some(Some(TxEntry {
+                value: value.clone(),
+                version: None,
+            })),
+            Some(EntryWrite::Delete) => Some(None),
+            None => seen.read.as_ref().map(|entry| {
+                entry.as_ref().map(|entry| TxEntry {
+                    value: entry.value.clone(),
+                    version: Some(entry.version),
+                })
+            }),
+        }
+    }
+
+    /// Keeps what the store said of `key`, to be checked at the commit. The first answer stands.
+    pub fn remember(&mut self, key: &Key<'_>, entry: Option<Entry<V>>) {
+        let seen = self.seen(key);
+        if seen.read.is_none() {
+            seen.ops.check = Some(
+                entry
+                    .as_ref()
+                    .map_or(Expect::Absent, |entry| Expect::Version(entry.version)),
+            );
+            seen.read = Some(entry);
+        }
+    }
+
+    /// See [`Tx::put`].
+    pub fn put(&mut self, key: &Key<'_>, value: V, mode: PutMode, ttl: Option<Ttl>) -> TxPut {
+        let sight = self.get(key).flatten();
+        let version = sight.map(|entry| entry.version);
+        let ops = &mut self.seen(key).ops;
+        if rules::entry::publishes(mode) {
+            ops.unstage = true;
+            ops.stage = None;
+        }
+        if !rules::entry::wins(version, mode) {
+            return TxPut::NotStored {
+                current: version.flatten(),
+            };
+        }
+        ops.write = Some(EntryWrite::Put { value, ttl });
+        TxPut::Staged
+    }
+
+    /// See [`Tx::delete`].
+    pub fn delete(&mut self, key: &Key<'_>) -> bool {
+        let there = self.get(key).flatten().is_some();
+        if there {
+            self.seen(key).ops.write = Some(EntryWrite::Delete);
+        }
+        there
+    }
+
+    /// See [`Tx::stage`].
+    pub fn stage(&mut self, key: &Key<'_>, visible_after: Timestamp, restage: Restage) {
+        let ops = &mut self.seen(key).ops;
+        match (&ops.stage, restage) {
+            // This transaction's own earlier staging is what would be kept.
+            (Some(_), Restage::Keep) => {}
+            _ => ops.stage = Some((visible_after, restage)),
+        }
+    }
+
+    /// See [`Tx::unstage`].
+    pub fn unstage(&mut self, key: &Key<'_>) {
+        let ops = &mut self.seen(key).ops;
+        ops.unstage = true;
+        ops.stage = None;
+    }
+
+    /// See [`Tx::guard`].
+    pub fn guard(&mut self, name: LockName<'_>, token: Revision) -> Result<()> {
+        match self.guards.insert(name.into_owned(), token) {
+            Some(other) if other != token => Err(crate::Error::new(
+                ErrorKind::InvalidArgument,
+                "two tokens guard one lock in one transaction",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The changeset that commits this transaction. Fails where it is larger than a changeset may be.
+    pub fn into_changeset(self) -> Result<Changeset<V>> {
+        let mut changeset = Changeset::default();
+        for (name, token) in self.guards {
+            changeset.guard(name, token)?;
+        }
+        for (key, seen) in self.keys {
+            changeset.insert(key, seen.ops)?;
+        }
+        Ok(changeset)
+    }
+
+    fn seen(&mut self, key: &Key<'_>) -> &mut Seen<V> {
+        if !self.keys.contains_key(key.as_bytes()) {
+            self.keys.insert(key.clone().into_owned(), Seen::default());
+        }
+        self.keys.entry(key.clone().into_owned()).or_default()
+    }
+}

@@ -1,0 +1,38 @@
+//! The conformance list: every rule of the contract as a case that runs on every engine.
+//!
+//! A case is an async function over a [`Fixture`]; its name begins with the ids of the rules that it holds an engine
+//! to. [`for_each_case`] names them all: a runner makes one test of each, and nothing can be left out, because a case
+//! that is not in the list is dead code, which does not compile here.
+//!
+//! ```ignore
+//! macro_rules! tests {
+//!     ($($case:ident)*) => { $(
+//!         #[test]
+//!         fn $case() {
+//!             let fixture = MyFixture::new();
+//!             block_on(alkstore_tests::run(stringify!($case), &fixture)).unwrap_or_else(|broken| panic!("{broken}"));
+//!         }
+//!     )* };
+//! }
+//! alkstore_tests::for_each_case!(tests);
+//! ```
+//!
+//! Cases need no runtime: whatever polls the futures of the engine will do.
+#![warn(dead_code)]
+
+// What a case is made of.
+mod failure;
+mod fixture;
+mod list;
+mod steps;
+
+// The cases, by noun.
+mod locks;
+mod names;
+
+#[cfg(target_arch = "wasm32")]
+mod js;
+
+pub use failure::{CaseResult, Failure};
+pub use fixture::{Capability, Engine, Fixture, Limits, Opened, Snapshots, START};
+pub use list::{run, Case, CASES, ELSEWHERE, REQUIRED};

@@ -1,0 +1,118 @@
+//! Steps that many cases take.
+
+use std::time::Duration;
+
+use alkstore::{BoxFuture, Key, Lock, LockInfo, Revision, Store, Timestamp};
+use futures_util::FutureExt as _;
+
+use crate::failure::Failure;
+use crate::fixture::{Fixture, Limits, Opened};
+use crate::{ensure_eq, CaseResult};
+
+pub(crate) const NANO: Duration = Duration::from_nanos(1);
+pub(crate) const TTL: Duration = Duration::from_secs(30);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+/// The longest time to live.
+pub(crate) const CENTURY: Duration = alkstore::Ttl::MAX.as_duration();
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) async fn open(f: &dyn Fixture) -> CaseResult<Opened> {
+    Ok(f.open(Limits::default()).await?)
+}
+
+/// The same instant, moved back.
+pub(crate) fn before(instant: Timestamp, by: Duration) -> Timestamp {
+    let nanos = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+    Timestamp::from_nanos(instant.as_nanos().saturating_sub(nanos))
+}
+
+/// Takes a lock that must be free.
+#[track_caller]
+pub(crate) fn grant<'a>(
+    store: &'a dyn Store,
+    name: &'a str,
+    owner: &'a str,
+    ttl: Duration,
+) -> BoxFuture<'a, CaseResult<Box<dyn Lock>>> {
+    let not_granted = Failure::new(format_args!("{owner:?} was not granted {name:?}"));
+    async move { store.try_lock(name, owner, ttl).await?.ok_or(not_granted) }.boxed()
+}
+
+/// Tries for a lock that somebody else must be holding.
+#[track_caller]
+pub(crate) fn lose<'a>(
+    store: &'a dyn Store,
+    name: &'a str,
+    owner: &'a str,
+    ttl: Duration,
+) -> BoxFuture<'a, CaseResult> {
+    let granted = Failure::new(format_args!(
+        "{owner:?} was granted {name:?}, which another must be holding"
+    ));
+    async move {
+        match store.try_lock(name, owner, ttl).await? {
+            None => Ok(()),
+            Some(_) => Err(granted),
+        }
+    }
+    .boxed()
+}
+
+/// The row of a lock that must have one.
+#[track_caller]
+pub(crate) fn row<'a>(store: &'a dyn Store, name: &'a str) -> BoxFuture<'a, CaseResult<LockInfo>> {
+    let absent = Failure::new(format_args!("there is no row of the lock {name:?}"));
+    async move { store.lock_info(name).await?.ok_or(absent) }.boxed()
+}
+
+/// Everything that the store shows: to see that nothing, or only the expected, has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sight {
+    pub locks: Vec<LockInfo>,
+    pub entries: Vec<(Key<'static>, Vec<u8>, Revision, Option<Timestamp>)>,
+}
+
+pub(crate) async fn sight(store: &dyn Store) -> CaseResult<Sight> {
+    let locks = store.list_locks("", None, 10_000).await?;
+    let mut entries = Vec::new();
+    for meta in store.list(b"", None, 10_000).await? {
+        let Some(entry) = store.get(meta.key.as_bytes()).await? else {
+            return Err(Failure::new(format_args!(
+                "{:?} is listed but absent",
+                meta.key
+            )));
+        };
+        ensure_eq!(
+            (entry.version, entry.expires_at),
+            (meta.version, meta.expires_at)
+        );
+        ensure_eq!(entry.value.len() as u64, meta.size);
+        entries.push((
+            meta.key,
+            entry.value.to_vec(),
+            meta.version,
+            meta.expires_at,
+        ));
+    }
+    Ok(Sight { locks, entries })
+}
+
+/// A revision that must exist.
+#[track_caller]
+pub(crate) fn revision(number: u64) -> CaseResult<Revision> {
+    Revision::new(number).ok_or_else(|| Failure::new(format_args!("no revision {number}")))
+}
+
+/// A revision that is neither of those that a store has given out.
+#[track_caller]
+pub(crate) fn other_than(revision: Revision) -> CaseResult<Revision> {
+    self::revision(revision.get() + 1_000_000)
+}

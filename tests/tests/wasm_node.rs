@@ -1,0 +1,20 @@
+//! The conformance list on the memory engine, in wasm: Node.
+#![cfg(target_arch = "wasm32")]
+
+mod support;
+
+use wasm_bindgen_test::wasm_bindgen_test;
+
+macro_rules! tests {
+    ($($case:ident)*) => {
+        mod mem {
+            use super::*;
+
+            $(#[wasm_bindgen_test]
+            fn $case() {
+                crate::support::check(stringify!($case));
+            })*
+        }
+    };
+}
+alkstore_tests::for_each_case!(tests);

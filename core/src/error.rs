@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use core::fmt;
 
 /// The result of every operation of a store.
-pub type Result<T> = core::result::Result<T, Error>;
+pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// What class of failure an [`Error`] is. Match on it to decide what to do; read the error's text to learn why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,0 +1,102 @@
+# Everything a person or a CI machine runs goes through here; `make` alone tells what there is.
+# Each target first sets up what it needs (tools/setup.sh), which takes no time when it is there.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+$(if $(filter undefine,$(.FEATURES)),,$(error GNU make 3.82 or newer is needed: older ones ignore .SHELLFLAGS, and so failures))
+.NOTPARALLEL:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+export ALKSTORE_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alkstore/tools
+export PATH := $(ALKSTORE_TOOLS)/bin:$(PATH)
+# Seconds that a browser may take for one test binary; the default of 20 is short on a busy machine.
+export WASM_BINDGEN_TEST_TIMEOUT ?= 300
+
+SETUP := tools/setup.sh
+NPM_BIN := tools/node_modules/.bin
+WASM := --target wasm32-unknown-unknown
+
+# Ids that an engine leaves out on purpose, as --exclude COLUMN=ID,ID...
+CONFORMANCE_EXCLUDE ?=
+
+say = @printf '\n== %s\n' '$(1)'
+# Runs $(2), shows it and keeps it in $(1): .ci/run adds up the totals, conformance-table reads the cases.
+logged = @mkdir -p $(dir $(1)) && { $(2); } 2>&1 | tee $(1)
+
+.PHONY: help
+help: ## Show this help
+	@echo 'usage: make TARGET'
+	@echo
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+	@echo
+	@echo 'The first run of a target may build its tools: about 3 minutes for demo, 10 for test.'
+
+.PHONY: demo
+demo: dist ## Build the npm package and run the demo on it (DIR=/path to pass it a folder)
+	$(call say,demo)
+	@node bindings-js/demo/demo.mjs $${DIR:+"$$DIR"}
+
+.PHONY: test
+test: ## Run every test: native, wasm in Node and Chromium, the packed npm package
+	@rm -rf target/logs target/conformance
+	@$(MAKE) test-native test-wasm test-js
+	@$(MAKE) conformance-table
+
+.PHONY: test-native
+test-native: ## Run the native tests
+	@$(SETUP) rust
+	$(call say,native tests (compiles first: about two minutes on two cores))
+	$(call logged,target/logs/native.log,cargo test --workspace --exclude alkstore-tests)
+	$(call logged,target/conformance/native.log,cargo test --package alkstore-tests)
+
+WASM_PLACES := node window worker
+.PHONY: test-wasm
+test-wasm: $(addprefix test-wasm-,$(WASM_PLACES)) ## Run the wasm tests in Node, in a window and in a dedicated worker
+
+.PHONY: $(addprefix test-wasm-,$(WASM_PLACES))
+test-wasm-window test-wasm-worker: BROWSER = --headless --chrome --chromedriver "$${CHROMEDRIVER:-$$(command -v chromedriver)}"
+$(addprefix test-wasm-,$(WASM_PLACES)): test-wasm-%:
+	@$(SETUP) rust_targets node wasm_bindgen wasm_pack $(if $(BROWSER),chromium)
+	$(call say,wasm tests in: $* (the first of them compiles: about a minute))
+	$(call logged,target/conformance/wasm-$*.log,cd tests && wasm-pack test --mode no-install $(or $(BROWSER),--node) . --test wasm_$*)
+
+.PHONY: test-js
+test-js: dist ## Run the JS tests on the packed package, installed in a folder of its own
+	@$(SETUP) chromium
+	$(call say,tests of the packed npm package (about a minute))
+	@tools/test-packed.sh
+
+.PHONY: conformance-table
+conformance-table: ## Print which contract ids the last test run covered, engine by engine
+	$(call say,conformance)
+	@node tools/matrix.mjs $(CONFORMANCE_EXCLUDE)
+
+.PHONY: dist
+dist: # The package alone, without the checks of `package`.
+	@$(SETUP) rust_targets wasm_bindgen npm_dev
+	$(call say,npm package)
+	@node tools/build-package.mjs $(DIST_FLAGS)
+
+.PHONY: package
+package: DIST_FLAGS = --check-sizes
+package: dist ## Build the npm package, check its sizes, exports and types
+	@$(NPM_BIN)/publint run --strict bindings-js/dist/*.tgz
+	@$(NPM_BIN)/attw --profile esm-only --exclude-entrypoints alkstore.wasm --no-emoji bindings-js/dist/*.tgz
+
+.PHONY: lint
+lint: ## Check format, clippy, docs and the builds without std and for wasm
+	@$(SETUP) lint
+	$(call say,lint (the first time: about two minutes))
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy $(WASM) --package alkstore-mem --package alkstore-js -- -D warnings
+	cargo clippy $(WASM) --package alkstore-tests $(WASM_PLACES:%=--test wasm_%) -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps
+	cargo check --package alkstore --no-default-features --target thumbv7m-none-eabi
+	cargo check --package alkstore-mem $(WASM)
+
+.PHONY: clean
+clean: ## Remove what was built and installed in this folder (the tools in the user's cache stay)
+	cargo clean
+	rm -rf bindings-js/dist tools/node_modules

@@ -17,7 +17,8 @@ pub trait Fixture: Send + Sync {
 
     /// Opens a fresh, empty store on the fixture's clock, which shows [`START`] at first.
     ///
-    /// `limits` are all `None` unless the engine [has](Engine::has) [`Capability::Limits`].
+    /// An engine without [`Capability::Limits`] fails with `InvalidArgument` where one of `limits` is set, and never
+    /// ignores it.
     fn open(&self, limits: Limits) -> BoxFuture<'_, Result<Opened>>;
 
     /// One more handle on the state of a store that this fixture opened; on a [durable](Capability::Durable) engine

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Cases need no runtime: whatever polls the futures of the engine will do.
-#![warn(dead_code)]
+#![deny(dead_code)]
 
 // What a case is made of.
 mod failure;
@@ -27,8 +27,15 @@ mod list;
 mod steps;
 
 // The cases, by noun.
+mod bad_input;
+mod entries;
+mod interleavings;
+mod lifecycle;
 mod locks;
 mod names;
+mod snapshots;
+mod transactions;
+mod window;
 
 #[cfg(target_arch = "wasm32")]
 mod js;

@@ -6,8 +6,15 @@ use futures_util::FutureExt as _;
 use crate::fixture::Fixture;
 use crate::{CaseResult, Failure};
 
+use crate::bad_input::*;
+use crate::entries::*;
+use crate::interleavings::*;
+use crate::lifecycle::*;
 use crate::locks::*;
 use crate::names::*;
+use crate::snapshots::*;
+use crate::transactions::*;
+use crate::window::*;
 
 /// Calls `$callback! { case case ... }` with the name of every case.
 #[macro_export]
@@ -15,8 +22,18 @@ macro_rules! for_each_case {
     ($callback:ident) => {
         $callback! {
             // Names, owners, durations.
-            n1_names_and_owners_that_are_none
-            n1_names_at_the_limit_are_accepted
+            n1_what_is_no_name_is_refused_everywhere
+            n1_n2_strange_names_are_distinct_and_opaque
+            n2_owners_are_compared_bytewise
+            n3_reserved_names_are_refused_everywhere
+            n3_owners_are_not_subject_to_it
+            n3_a_message_shows_no_control_characters
+            n4_arguments_are_judged_in_order
+            d1_the_duration_guard_is_everywhere
+            d1_the_extremes_are_kept_exactly
+            d1_a_deadline_past_the_range_saturates
+            d1_k7_clocks_before_the_epoch_work
+            d1_a_changeset_takes_only_checked_durations
 
             // Named locks.
             l1_absent_is_granted
@@ -52,6 +69,114 @@ macro_rules! for_each_case {
             l15_force_release_frees_exactly_that_grant
             l16_a_handle_is_rebuilt_from_its_parts
             l16_a_handle_outlives_its_store_variable
+
+            // Entries.
+            e1_keys_have_1_to_1024_bytes
+            e1_an_empty_value_is_not_absence
+            e1_values_have_up_to_64_mib
+            e2_create_lets_the_first_writer_win
+            e2_replace_always_writes
+            e2_update_compares_the_version
+            e2_versions_increase_across_deletion_and_lapse
+            e2_versions_and_tokens_are_never_shared
+            e3_a_lapsed_entry_is_absent
+            e3_replace_over_a_lapsed_entry_writes
+            e3_touch_moves_the_deadline_alone
+            e3_e7_lapsed_entries_are_purged
+            e3_an_overwritten_deadline_purges_nothing
+            e4_delete_compares_the_version
+            e4_list_pages_in_bytewise_order
+            e4_list_shows_keys_and_metadata
+            e5_a_fenced_write_needs_its_live_grant
+            e5_renewal_keeps_the_fence_open
+            e5_k13_the_successors_write_stands
+            e5_e6_a_fenced_out_create_publishes_nothing
+            e6_create_takes_the_key_out_of_the_window
+            e6_other_modes_leave_the_window_alone
+            e6_w5_publishing_voids_a_claim
+            e7_everything_is_there_from_the_first_call
+
+            // Transactions.
+            t1_a_transaction_reads_its_own_writes
+            t1_nothing_is_seen_before_the_commit
+            t1_rollback_and_drop_forget_it
+            t1_ttls_count_from_the_commit
+            t1_a_transaction_is_guarded
+            t2_reads_are_remembered
+            t2_a_changeset_is_whole_or_nothing
+            t2_l12_a_dropped_commit_is_whole_or_nothing
+            t3_what_was_read_must_still_hold
+            t3_absence_that_was_read_must_still_hold
+            t3_there_is_no_write_skew
+            t3_blind_writes_do_not_conflict
+            t3_guards_are_judged_before_checks
+            t3_the_size_of_a_changeset_is_capped
+            t3_the_bytes_of_a_changeset_are_capped
+            t4_a_changeset_is_committed_in_one_call
+            t4_contradictions_are_refused
+            t4_an_empty_changeset_commits
+            t4_e6_a_create_publishes_at_the_commit_alone
+            t4_the_last_word_of_a_transaction_on_the_window_counts
+            t3_versions_follow_the_order_of_commits
+
+            // The window.
+            w1_the_schema_is_made_as_often_as_asked
+            w2_staging_the_same_deadline_changes_nothing
+            w2_a_new_deadline_moves_or_is_ignored
+            w2_r1_repeated_marks_with_keep_are_swept_in_time
+            w3_take_removes_what_is_due_oldest_first
+            w3_deadlines_may_lie_anywhere
+            w3_keys_need_no_entry_and_keep_theirs
+            w4_unstage_removes_claimed_or_not
+            w5_claims_hand_out_without_removing
+            w5_r9_a_crashed_sweeper_loses_no_candidate
+            w5_a_lapsed_claim_settles_nothing
+            w5_requeue_puts_back
+            w5_r16_a_move_voids_a_claim
+            w5_claims_lapse_by_the_store_clock_alone
+            w5_only_the_claims_own_row_is_settled
+            w5_r2_publication_gives_a_whole_fresh_window
+            w6_r19_the_store_clock_decides
+            w7_r15_takers_get_disjoint_sets
+            w7_r15_claimers_get_disjoint_sets
+            w5_a_refused_claim_claims_nothing
+
+            // Opening, closing, limits.
+            c1_after_close_everything_fails_closed
+            c1_a_value_that_was_read_outlives_the_store
+            c1_closing_one_handle
+            c2_handles_share_their_state
+            c2_k9_many_open_an_empty_store_at_once
+            l9_a_full_store_purges_before_it_refuses_a_lock
+            e2_a_full_store_refuses_an_entry
+            e2_a_store_is_full_by_bytes
+            errors_say_what_they_are
+
+            // Snapshots.
+            s1_a_snapshot_brings_everything_back
+            s1_no_candidate_is_lost_in_a_snapshot
+            s1_deadlines_are_absolute
+            s1_l10_revisions_jump_past_the_snapshots_lineage
+            s1_an_open_transaction_does_not_survive_a_restore
+            s2_damaged_bytes_are_refused_whole
+            s1_w5_claims_after_a_restore_are_not_mistaken
+
+            // Bad input.
+            bad_input_prefixes_are_no_names_but_bounded
+            bad_input_limits_may_be_huge
+            bad_input_handles_of_another_store_do_nothing
+            bad_input_a_changeset_refuses_before_it_grows
+            bad_input_keys_that_look_like_something_else
+
+            // Interleavings.
+            k3_a_renewal_that_comes_too_late_revives_nothing
+            k4_a_grant_counts_from_its_decision
+            k5_l2_a_lost_answer_is_asked_for_again
+            k6_e5_tokens_order_the_writers
+            k7_the_clock_steps_and_stops
+            k7_w5_claims_bear_a_clock_that_steps_back
+            k11_a_release_meets_a_renewal_in_flight
+            r22_a_reader_keeps_the_whole_value
         }
     };
 }

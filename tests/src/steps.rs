@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use alkstore::{BoxFuture, Key, Lock, LockInfo, Revision, Store, Timestamp};
+use alkstore::{
+    BoxFuture, Candidate, Entry, Key, Lock, LockInfo, Put, PutOptions, Restage, Revision, Store,
+    Timestamp,
+};
 use futures_util::FutureExt as _;
 
 use crate::failure::Failure;
@@ -115,4 +118,72 @@ pub(crate) fn revision(number: u64) -> CaseResult<Revision> {
 #[track_caller]
 pub(crate) fn other_than(revision: Revision) -> CaseResult<Revision> {
     self::revision(revision.get() + 1_000_000)
+}
+
+/// When a live entry lapses.
+#[track_caller]
+pub(crate) fn expiry<'a>(
+    store: &'a dyn Store,
+    key: &'a [u8],
+) -> BoxFuture<'a, CaseResult<Option<Timestamp>>> {
+    let absent = Failure::new(format_args!("there is no entry {key:?}"));
+    async move { Ok(store.get(key).await?.ok_or(absent)?.expires_at) }.boxed()
+}
+
+pub(crate) fn candidates(rows: &[(&str, Timestamp)]) -> CaseResult<Vec<Candidate>> {
+    rows.iter()
+        .map(|(key, visible_after)| {
+            Ok(Candidate {
+                key: Key::new(key.as_bytes().to_vec())?,
+                visible_after: *visible_after,
+            })
+        })
+        .collect()
+}
+
+/// Stages keys; a new deadline moves them.
+pub(crate) async fn stage(store: &dyn Store, rows: &[(&str, Timestamp)]) -> CaseResult {
+    Ok(store
+        .window_stage(&candidates(rows)?, Restage::Move)
+        .await?)
+}
+
+/// Takes everything out of the window that is under no live claim: key and deadline, by key. There is no way to look
+/// without taking.
+pub(crate) async fn drain(store: &dyn Store) -> CaseResult<Vec<(String, Timestamp)>> {
+    let taken = store.window_take(Timestamp::MAX, None).await?;
+    let mut taken: Vec<_> = taken.into_iter().map(shown).collect();
+    taken.sort();
+    Ok(taken)
+}
+
+pub(crate) fn shown(candidate: Candidate) -> (String, Timestamp) {
+    let key = String::from_utf8_lossy(candidate.key.as_bytes()).into_owned();
+    (key, candidate.visible_after)
+}
+
+/// The live entry of a key that must have one.
+#[track_caller]
+pub(crate) fn entry<'a>(store: &'a dyn Store, key: &'a [u8]) -> BoxFuture<'a, CaseResult<Entry>> {
+    let absent = Failure::new(format_args!("there is no entry {key:?}"));
+    async move { store.get(key).await?.ok_or(absent) }.boxed()
+}
+
+/// Creates an entry that must be absent; its version.
+#[track_caller]
+pub(crate) fn stored<'a>(
+    store: &'a dyn Store,
+    key: &'a [u8],
+    value: &'a [u8],
+) -> BoxFuture<'a, CaseResult<Revision>> {
+    let at = std::panic::Location::caller();
+    async move {
+        match store.put(key, value, PutOptions::create()).await? {
+            Put::Stored { version } => Ok(version),
+            other @ Put::NotStored { .. } => Err(Failure::new(format_args!(
+                "{key:?} was not stored at {at}: {other:?}"
+            ))),
+        }
+    }
+    .boxed()
 }

@@ -39,12 +39,10 @@ impl Fixture for Memory {
 
     fn open(&self, limits: Limits) -> BoxFuture<'_, Result<Opened>> {
         async move {
-            let options = Options {
-                max_locks: limits.locks,
-                max_entries: limits.entries,
-                max_bytes: limits.bytes,
-                ..Options::default()
-            };
+            let mut options = Options::default();
+            options.max_locks = limits.locks.unwrap_or(options.max_locks);
+            options.max_entries = limits.entries.unwrap_or(options.max_entries);
+            options.max_bytes = limits.bytes.unwrap_or(options.max_bytes);
             let store = MemStore::with_options(self.clock.clone(), options);
             let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
             stores.push(store.clone());

@@ -38,8 +38,11 @@ impl SystemClock {
     /// The present, given what the system's clock shows.
     fn at(&self, wall: i64) -> i64 {
         let now = wall.saturating_add(self.offset.load(Ordering::Relaxed));
-        let last = self.last.fetch_max(now, Ordering::Relaxed);
+        let last = self.last.load(Ordering::Relaxed);
         if now >= last {
+            // A plain store, which is cheaper than a maximum: two threads may leave the earlier of two instants here,
+            // which matters only until the next reading, and by less than the jitter below.
+            self.last.store(now, Ordering::Relaxed);
             now
         } else if last.saturating_sub(now) < JITTER_NANOS {
             last

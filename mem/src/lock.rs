@@ -84,7 +84,7 @@ impl<C: Clock> MemLock<C> {
     #[allow(clippy::needless_pass_by_value)] // a released handle is of no more use
     pub fn release(self) -> Result<bool> {
         self.store.gate().check()?;
-        self.store.with(|state, _| {
+        self.store.with_timeless(|state| {
             if self.at.is_some_and(|at| state.release_by(at, self.token)) {
                 return Ok(true);
             }

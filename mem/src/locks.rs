@@ -1,6 +1,7 @@
 //! Locks in memory.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use alkstore::rules::lock::{self, Acquisition, Grant};
 use alkstore::{LockInfo, LockName, Owner, Payload, Result, Revision, Timestamp, Ttl};
@@ -38,7 +39,7 @@ pub(crate) struct LockRow {
 /// An owner as it is kept.
 #[derive(Debug)]
 pub(crate) enum OwnerText {
-    Named(Box<str>),
+    Named(Arc<str>),
     Minted,
 }
 
@@ -252,7 +253,7 @@ impl<V: Payload> State<V> {
             _ => return Ok(None),
         };
         let owner = match claimant {
-            Claimant::Named(owner) => OwnerText::Named(owner.as_str().into()),
+            Claimant::Named(owner) => OwnerText::Named(self.share(owner)),
             Claimant::Fresh => OwnerText::Minted,
         };
         let mut row = LockRow {
@@ -278,6 +279,15 @@ impl<V: Payload> State<V> {
             deadline,
             handle: self.locks.handle(slot),
         }))
+    }
+
+    /// The text of an owner, shared with the last one where they are the same: most leases in a process are one
+    /// owner's.
+    fn share(&mut self, owner: &Owner<'_>) -> Arc<str> {
+        if *self.last_owner != *owner.as_str() {
+            self.last_owner = owner.as_str().into();
+        }
+        self.last_owner.clone()
     }
 
     fn lock_growth(&self, place: Place, name: &[u8], row: &LockRow) -> Growth {

@@ -1,5 +1,7 @@
 //! Everything that a store in memory holds, as one value.
 
+use std::sync::Arc;
+
 use alkstore::{Error, ErrorKind, Payload, Result, Revision, Timestamp, Value};
 
 use crate::entries::EntryRow;
@@ -61,6 +63,7 @@ pub struct State<V = Value> {
     pub(crate) revision: u64,
     pub(crate) bytes: usize,
     pub(crate) mint: Mint,
+    pub(crate) last_owner: Arc<str>,
     options: Options,
     seed: u64,
 }
@@ -98,6 +101,7 @@ impl<V: Payload> State<V> {
             revision: 0,
             bytes: 0,
             mint: Mint::new(seeds.mint),
+            last_owner: Arc::default(),
             options,
             seed: seeds.hash,
         }

@@ -118,7 +118,7 @@ impl<C: Clock> MemStore<C> {
     /// Frees a grant: see [`Locks::force_release`](alkstore::Locks::force_release).
     pub fn force_release(&self, name: &str, token: Revision) -> Result<bool> {
         let name = validate::lock(&self.shared.gate, name)?;
-        self.with(|state, _| Ok(state.force_release(&name, token)))
+        self.with_timeless(|state| Ok(state.force_release(&name, token)))
     }
 
     /// Reads an entry: see [`Entries::get`](alkstore::Entries::get).
@@ -192,7 +192,7 @@ impl<C: Clock> MemStore<C> {
     /// [`EngineWindowState::window_unstage`](alkstore::EngineWindowState::window_unstage).
     pub fn window_unstage(&self, keys: &[Key<'_>]) -> Result<usize> {
         self.shared.gate.check()?;
-        self.with(|state, _| Ok(state.window_unstage(keys)))
+        self.with_timeless(|state| Ok(state.window_unstage(keys)))
     }
 
     /// Claims what is due: see
@@ -236,13 +236,13 @@ impl<C: Clock> MemStore<C> {
     /// What the store holds, counted.
     pub fn stats(&self) -> Result<Stats> {
         self.shared.gate.check()?;
-        self.with(|state, _| Ok(state.stats()))
+        self.with_timeless(|state| Ok(state.stats()))
     }
 
     /// Everything that the store holds, as bytes: versioned, checksummed, deadlines absolute.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
         self.shared.gate.check()?;
-        self.with(|state, _| Ok(state.snapshot()))
+        self.with_timeless(|state| Ok(state.snapshot()))
     }
 
     /// Becomes what a snapshot holds; where the bytes are not a whole snapshot of a version that this build reads, it
@@ -253,7 +253,7 @@ impl<C: Clock> MemStore<C> {
     /// Revisions go on above all that either lineage has given.
     pub fn restore(&self, snapshot: &[u8]) -> Result<()> {
         self.shared.gate.check()?;
-        self.with(|state, _| state.restore(snapshot))
+        self.with_timeless(|state| state.restore(snapshot))
     }
 
     /// Closes the store, every clone of it, and every handle it gave out. Closing twice is fine.
@@ -271,8 +271,6 @@ impl<C: Clock> MemStore<C> {
         operation: impl FnOnce(&mut State, Timestamp) -> Result<T>,
     ) -> Result<T> {
         let mut state = self.lock()?;
-        // Another handle may have closed the store while this one waited.
-        self.shared.gate.check()?;
         let now = {
             let _reading = Reading::begin(&self.shared.reading);
             self.shared.clock.now()
@@ -280,7 +278,22 @@ impl<C: Clock> MemStore<C> {
         operation(&mut state, now)
     }
 
+    /// The same for an operation whose outcome no time can change.
+    pub(crate) fn with_timeless<T>(
+        &self,
+        operation: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        operation(&mut *self.lock()?)
+    }
+
     fn lock(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.lock_open_or_closed()?;
+        // Another handle may have closed the store while this one waited.
+        self.shared.gate.check()?;
+        Ok(state)
+    }
+
+    fn lock_open_or_closed(&self) -> Result<MutexGuard<'_, State>> {
         if self.shared.reading.load(Ordering::Relaxed) == this_thread() {
             return Err(Error::new(
                 ErrorKind::Database,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use alkstore::Timestamp;
-use foldhash::quality::SeedableRandomState;
+use foldhash::fast::SeedableRandomState;
 use foldhash::SharedSeed;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
@@ -25,8 +25,8 @@ pub(crate) struct Table<R> {
     names: HashTable<u32>,
     hasher: SeedableRandomState,
     slots: Vec<Slot<R>>,
-    /// Slots without a name.
-    free: Vec<u32>,
+    /// The first slot without a name; each names the next in its `link`.
+    free: u32,
     /// Slots that lost their row, oldest first; some have a row again.
     ghosts: VecDeque<u32>,
     deadlines: Deadlines,
@@ -41,9 +41,14 @@ struct Slot<R> {
     name: Box<[u8]>,
     row: Option<R>,
     generation: u32,
-    /// Whether the slot is in the queue of ghosts.
-    queued: bool,
+    /// Of a slot without a name: the next such. Of a named one: [`QUEUED`] or [`LOOSE`].
+    link: u32,
 }
+
+/// The slot is in the queue of ghosts.
+const QUEUED: u32 = u32::MAX - 1;
+/// The slot is not; as a link between free slots: there is no next one.
+const LOOSE: u32 = u32::MAX;
 
 /// A slot as a caller may keep it: valid until the slot is given another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +76,7 @@ impl<R> Table<R> {
             names: HashTable::new(),
             hasher: SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()),
             slots: Vec::new(),
-            free: Vec::new(),
+            free: LOOSE,
             ghosts: VecDeque::new(),
             deadlines: Deadlines::default(),
             order: None,
@@ -183,8 +188,8 @@ impl<R> Table<R> {
         if let Some(order) = &mut self.order {
             order.remove(&cell.name);
         }
-        if !cell.queued {
-            cell.queued = true;
+        if cell.link != QUEUED {
+            cell.link = QUEUED;
             self.ghosts.push_back(slot);
             if self.ghosts.len() > MAX_GHOSTS {
                 self.forget_oldest_ghost();
@@ -232,15 +237,17 @@ impl<R> Table<R> {
             name: name.into(),
             row: None,
             generation,
-            queued: false,
+            link: LOOSE,
         };
-        let slot = if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = cell;
+        let slot = self.free;
+        let slot = if let Some(vacant) = self.slots.get_mut(slot as usize) {
+            self.free = vacant.link;
+            *vacant = cell;
             slot
         } else {
             self.slots.push(cell);
             // A table of 2^32 slots would take more than 200 GB: memory ends first.
-            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            u32::try_from(self.slots.len() - 1).unwrap_or(LOOSE)
         };
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.names.insert_unique(hash, slot, |&slot| {
@@ -254,18 +261,19 @@ impl<R> Table<R> {
             return;
         };
         let cell = &mut self.slots[slot as usize];
-        cell.queued = false;
         if cell.row.is_some() {
+            cell.link = LOOSE;
             return;
         }
         let name = std::mem::take(&mut cell.name);
         cell.generation = self.generation;
+        cell.link = self.free;
+        self.free = slot;
         self.generation = self.generation.wrapping_add(1);
         let hash = self.hasher.hash_one(&*name);
         if let Ok(found) = self.names.find_entry(hash, |&other| other == slot) {
             found.remove();
         }
-        self.free.push(slot);
     }
 }
 

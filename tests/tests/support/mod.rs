@@ -10,13 +10,13 @@ use futures_util::FutureExt as _;
 
 /// Stores in memory, all on one manual clock.
 #[derive(Debug)]
-pub struct Memory {
+pub(crate) struct Memory {
     clock: ManualClock,
     stores: Mutex<Vec<MemStore<ManualClock>>>,
 }
 
 impl Memory {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             clock: ManualClock::new(START),
             stores: Mutex::default(),
@@ -83,7 +83,7 @@ impl Snapshots for InMemory {
 }
 
 /// Runs one case on a fresh fixture. The engine is synchronous underneath: a future of it that waits is a fault.
-pub fn check(case: &str) {
+pub(crate) fn check(case: &str) {
     let fixture = Memory::new();
     match alkstore_tests::run(case, &fixture).now_or_never() {
         Some(Ok(())) => {}

@@ -1,0 +1,67 @@
+//! The fixture of the SQLite engine: each state is a file of its own, in a folder that goes with the fixture.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use alkstore::{BoxFuture, ManualClock, Result, Timestamp};
+use alkstore_native::sqlite::{SqliteOptions, Synchronous};
+use alkstore_tests::{Engine, Fixture, Limits, Opened, START};
+use tempfile::TempDir;
+
+/// Stores in files, all on one manual clock.
+#[derive(Debug)]
+pub struct Files {
+    clock: ManualClock,
+    folder: TempDir,
+    states: AtomicUsize,
+}
+
+impl Files {
+    pub fn new() -> Self {
+        Self {
+            clock: ManualClock::new(START),
+            folder: TempDir::new().expect("a temporary folder"),
+            states: AtomicUsize::new(0),
+        }
+    }
+
+    async fn opened(&self, state: usize) -> Result<Opened> {
+        let path = self.folder.path().join(format!("{state}.db"));
+        // What the cases show does not depend on when a commit reaches the disk.
+        let store = SqliteOptions::new()
+            .clock(self.clock.clone())
+            .synchronous(Synchronous::Normal)
+            .open(path)
+            .await?;
+        Ok(Opened {
+            store: Arc::new(store),
+            snapshots: None,
+            state,
+        })
+    }
+}
+
+impl Fixture for Files {
+    fn engine(&self) -> Engine {
+        Engine::Sqlite
+    }
+
+    fn open(&self, _: Limits) -> BoxFuture<'_, Result<Opened>> {
+        Box::pin(self.opened(self.states.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn another<'a>(&'a self, of: &'a Opened) -> BoxFuture<'a, Result<Opened>> {
+        Box::pin(self.opened(of.state))
+    }
+
+    fn set_clock(&self, to: Timestamp) -> BoxFuture<'_, Result<()>> {
+        self.clock.set(to);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn advance(&self, by: Duration) -> BoxFuture<'_, Result<()>> {
+        self.clock.advance(by);
+        Box::pin(async { Ok(()) })
+    }
+}

@@ -100,6 +100,9 @@ pub enum Capability {
     Limits,
     /// The state outlives its handles, and closing one handle leaves the others open.
     Durable,
+    /// The store clock follows a clock that is set back. Without it, it never runs back: it stands still until the
+    /// clock has caught up.
+    StepsBack,
 }
 
 impl Engine {
@@ -107,12 +110,16 @@ impl Engine {
     pub const fn has(self, capability: Capability) -> bool {
         match self {
             Self::Mem | Self::Npm => match capability {
-                Capability::Snapshots | Capability::Limits => true,
+                Capability::Snapshots | Capability::Limits | Capability::StepsBack => true,
                 Capability::Durable => false,
             },
-            Self::Sqlite | Self::Postgres => match capability {
-                Capability::Snapshots | Capability::Limits => false,
+            Self::Sqlite => match capability {
+                Capability::Snapshots | Capability::Limits | Capability::StepsBack => false,
                 Capability::Durable => true,
+            },
+            Self::Postgres => match capability {
+                Capability::Snapshots | Capability::Limits => false,
+                Capability::Durable | Capability::StepsBack => true,
             },
         }
     }

@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use alkstore::{BoxFuture, ManualClock, Result, Timestamp};
+use alkstore::{BoxFuture, Error, ErrorKind, ManualClock, Result, Timestamp};
 use alkstore_native::sqlite::{SqliteOptions, Synchronous};
 use alkstore_tests::{Engine, Fixture, Limits, Opened, START};
 use tempfile::TempDir;
 
 /// Stores in files, all on one manual clock.
 #[derive(Debug)]
-pub struct Files {
+pub(crate) struct Files {
     clock: ManualClock,
     folder: TempDir,
     states: AtomicUsize,
 }
 
 impl Files {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             clock: ManualClock::new(START),
             folder: TempDir::new().expect("a temporary folder"),
@@ -47,7 +47,12 @@ impl Fixture for Files {
         Engine::Sqlite
     }
 
-    fn open(&self, _: Limits) -> BoxFuture<'_, Result<Opened>> {
+    /// The engine has no option that could limit it but the size of the disk.
+    fn open(&self, limits: Limits) -> BoxFuture<'_, Result<Opened>> {
+        if limits != Limits::default() {
+            let refused = Error::new(ErrorKind::InvalidArgument, "a file knows no such limits");
+            return Box::pin(async { Err(refused) });
+        }
         Box::pin(self.opened(self.states.fetch_add(1, Ordering::Relaxed)))
     }
 

@@ -1,0 +1,231 @@
+//! The store: checks, then a request to the writer, or a read.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use alkstore::{Changeset, Commit, Error, Gate, Result};
+use rusqlite::Connection;
+
+use super::changeset;
+use super::clock::{self, Reading, StoreClock};
+use super::failure::Failure;
+use super::open::{self, Place};
+use super::options::{SqliteOptions, Synchronous};
+use super::readers::Readers;
+use super::txn::Txn;
+use super::writer::Queue;
+
+/// A store in a SQLite database, shared with the other threads and processes that have the same file open.
+///
+/// Everything that the contract of [`alkstore`] promises holds across processes. Calls need no particular runtime:
+/// writes are carried out by a thread of the store's own, and what waits together is committed together. A look at one
+/// row (a lock that another holds, an entry of up to 64 KiB) happens on the caller's thread, which takes microseconds
+/// and waits for no lock; listings and longer values are read by a second thread.
+///
+/// Dropping the store ends its threads once what was begun is done; [`close`](alkstore::Lifecycle::close) waits for it.
+///
+/// # Forks
+///
+/// A handle that was opened before a fork fails in the child, without touching the file. Open the store after forking.
+pub struct SqliteStore {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) gate: Gate,
+    pub(super) clock: Arc<StoreClock>,
+    process: u32,
+    writer: Queue,
+    /// `None` where there is one connection alone, so that the writer reads.
+    readers: Option<Readers>,
+}
+
+impl SqliteStore {
+    /// Opens the file `path` with the defaults of [`SqliteOptions`]: see [`SqliteOptions::open`].
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
+        SqliteOptions::new().open(path).await
+    }
+
+    /// A store in memory with the defaults: see [`SqliteOptions::in_memory`].
+    pub async fn in_memory() -> Result<Self> {
+        SqliteOptions::new().in_memory().await
+    }
+
+    /// Applies `changeset` inside the caller's own transaction, so that his rows and the entries are committed together
+    /// or not at all.
+    ///
+    /// `connection` is any connection to the same file, inside a transaction that was begun with `IMMEDIATE`
+    /// ([`TransactionBehavior::Immediate`](rusqlite::TransactionBehavior::Immediate)). All checks and guards are judged,
+    /// and all writes made, within a savepoint: where one fails, as by
+    /// [`Conflict`](alkstore::ErrorKind::Conflict) or [`LeaseLost`](alkstore::ErrorKind::LeaseLost), the transaction is
+    /// as it was before the call, and still open.
+    ///
+    /// The versions in the answer are provisional: they are given out anew where the transaction is rolled back. While
+    /// it is open, nobody else can write: do not await the store's own writes before its end. This call blocks, as the
+    /// caller's transaction does.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` where there is no transaction; a retryable `Database` error where the transaction was not begun
+    /// with `IMMEDIATE` and another connection has written, or is writing.
+    pub fn apply_in(&self, connection: &Connection, changeset: &Changeset) -> Result<Commit> {
+        self.shared.gate.check()?;
+        self.shared.enter()?;
+        if connection.is_autocommit() {
+            return Err(Failure::Unfit(
+                "the connection is in no transaction: begin one with IMMEDIATE",
+            )
+            .into());
+        }
+        Ok(self.shared.apply_in(connection, changeset)?)
+    }
+
+    pub(super) async fn start(
+        place: Place,
+        clock: Arc<StoreClock>,
+        busy_limit: Duration,
+        synchronous: Synchronous,
+    ) -> std::result::Result<Self, Failure> {
+        let file = match &place {
+            Place::File(path) => Some(path.clone()),
+            Place::Memory | Place::Connection(_) => None,
+        };
+        let sender = open::writer(place, clock.clone(), busy_limit, synchronous).await?;
+        let readers = file
+            .map(|path| Readers::start(path, busy_limit))
+            .transpose()?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                gate: Gate::open(),
+                clock,
+                process: std::process::id(),
+                writer: Queue::new(sender, busy_limit),
+                readers,
+            }),
+        })
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore")
+            .field("clock", &self.shared.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// What comes after the arguments and the closed store: whether this process and this thread may work at all.
+    pub(super) fn enter(&self) -> std::result::Result<(), Failure> {
+        if std::process::id() != self.process {
+            return Err(Failure::Forked);
+        }
+        if clock::is_reading() {
+            return Err(Failure::Reentrant);
+        }
+        Ok(())
+    }
+
+    /// Has the writer carry out `work`, which may be done again after a rollback.
+    pub(super) async fn write<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Txn<'_>) -> std::result::Result<T, Failure> + Send + 'static,
+    {
+        self.enter()?;
+        let answer = self.writer.write(work).await;
+        answer.unwrap_or_else(|| Err(self.gone()))
+    }
+
+    /// A read that is too long for the caller's thread.
+    pub(super) async fn read<T, F>(&self, mut read: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection, &StoreClock, Reading) -> std::result::Result<T, Failure>
+            + Send
+            + 'static,
+    {
+        self.enter()?;
+        let clock = self.clock.clone();
+        let work = move |connection: &Connection| read(connection, &clock, clock.read());
+        let thread = self.readers.as_ref().map_or(&self.writer, Readers::thread);
+        match thread.read(work).await {
+            Some(answer) => Ok(answer?),
+            None => Err(self.gone()),
+        }
+    }
+
+    /// A look at one row, on the caller's thread. `None` where that is not to be had: then [`read`](Self::read) or
+    /// [`write`](Self::write) does it.
+    pub(super) fn look<T>(
+        &self,
+        read: impl FnOnce(&Connection, &StoreClock) -> std::result::Result<T, Failure>,
+    ) -> std::result::Result<Option<T>, Failure> {
+        self.enter()?;
+        let readers = self.readers.as_ref();
+        readers
+            .and_then(|readers| readers.here(|connection| read(connection, &self.clock)))
+            .transpose()
+    }
+
+    fn apply_in(
+        &self,
+        connection: &Connection,
+        changeset: &Changeset,
+    ) -> std::result::Result<Commit, Failure> {
+        connection.execute_batch("SAVEPOINT alkstore")?;
+        let applied = self.apply_here(connection, changeset);
+        let end = match applied {
+            Ok(_) => "RELEASE alkstore",
+            Err(_) => "ROLLBACK TO alkstore; RELEASE alkstore",
+        };
+        // A failing disk may have rolled back the caller's whole transaction already.
+        if !connection.is_autocommit() {
+            connection.execute_batch(end)?;
+        }
+        applied
+    }
+
+    fn apply_here(
+        &self,
+        connection: &Connection,
+        changeset: &Changeset,
+    ) -> std::result::Result<Commit, Failure> {
+        // Takes the write lock where the transaction has not got it yet, before anything is read or judged.
+        connection.execute(
+            "UPDATE main.alkstore_state SET revision = revision WHERE id = 0",
+            [],
+        )?;
+        let mut txn = Txn::begin(connection, &self.clock)?;
+        let commit = changeset::apply(&mut txn, changeset)?;
+        txn.finish()?;
+        Ok(commit)
+    }
+
+    pub(super) async fn close(&self) {
+        self.gate.close();
+        if let Some(readers) = &self.readers {
+            readers.close().await;
+        }
+        self.writer.close().await;
+    }
+
+    fn gone(&self) -> Error {
+        match self.gate.check() {
+            Err(closed) => closed,
+            Ok(()) => Failure::Gone.into(),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if std::process::id() != self.process {
+            if let Some(readers) = &self.readers {
+                readers.forget();
+            }
+        }
+    }
+}

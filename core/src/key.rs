@@ -27,15 +27,7 @@ impl<'a> Key<'a> {
     /// Checks `key` once; what comes back can be trusted everywhere.
     pub fn new(key: impl Into<Cow<'a, [u8]>>) -> Result<Self> {
         let key = key.into();
-        if key.is_empty() || key.len() > MAX_KEY_BYTES {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "the key is {} bytes long; a key has 1 to {MAX_KEY_BYTES} bytes",
-                    key.len()
-                ),
-            ));
-        }
+        check_length(key.len())?;
         Ok(Self(key))
     }
 
@@ -58,6 +50,16 @@ impl<'a> Key<'a> {
     pub fn into_bytes(self) -> Vec<u8> {
         self.0.into_owned()
     }
+}
+
+pub(crate) fn check_length(bytes: usize) -> Result<()> {
+    if bytes == 0 || bytes > MAX_KEY_BYTES {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("the key is {bytes} bytes long; a key has 1 to {MAX_KEY_BYTES} bytes"),
+        ));
+    }
+    Ok(())
 }
 
 /// So that a map of owned keys can be asked with borrowed bytes; order and equality are those of the bytes.

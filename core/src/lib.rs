@@ -76,7 +76,7 @@ pub use lock::{Lock, LockInfo, Locks};
 pub use name::{LockName, Owner, MAX_NAME_BYTES, RESERVED_PREFIX};
 pub use revision::Revision;
 pub use store::{Gate, Lifecycle, Store, StoreExt};
-pub use time::{Timestamp, Ttl, TtlError};
+pub use time::{Millis, Timestamp, Ttl, TtlError};
 pub use tx::{Overlay, Tx, TxEntry, TxPut};
 pub use window::{Candidate, Claim, EngineWindowState, Restage};
 

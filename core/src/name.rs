@@ -2,7 +2,6 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
-use alloc::string::String;
 use core::fmt::{self, Write as _};
 
 use crate::{Error, ErrorKind, Result};
@@ -101,25 +100,30 @@ impl fmt::Display for Owner<'_> {
 }
 
 fn check(what: &'static str, text: &str) -> Result<()> {
-    let wrong = if text.is_empty() {
-        "is empty".into()
-    } else if text.len() > MAX_NAME_BYTES {
-        format!(
-            "is {} bytes long, above the limit of {MAX_NAME_BYTES}",
-            text.len()
-        )
-    } else if text.contains('\0') {
-        "contains U+0000".into()
+    check_length(what, text.len())?;
+    let wrong = if text.contains('\0') {
+        "contains U+0000"
     } else if text.chars().all(char::is_whitespace) {
-        "is white space alone".into()
+        "is white space alone"
     } else {
         return Ok(());
     };
-    Err(invalid(what, &wrong))
+    Err(invalid(what, wrong))
+}
+
+pub(crate) fn check_length(what: &'static str, bytes: usize) -> Result<()> {
+    match bytes {
+        0 => Err(invalid(what, "is empty")),
+        1..=MAX_NAME_BYTES => Ok(()),
+        _ => Err(invalid(
+            what,
+            &format!("is {bytes} bytes long, above the limit of {MAX_NAME_BYTES}"),
+        )),
+    }
 }
 
 #[cold]
-fn invalid(what: &str, wrong: &String) -> Error {
+fn invalid(what: &str, wrong: &str) -> Error {
     Error::new(ErrorKind::InvalidName, format!("the {what} {wrong}"))
 }
 

@@ -84,6 +84,26 @@ impl Timestamp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(i64);
 
+/// A number of milliseconds as JavaScript gives it: anything at all, until [`Ttl`] has checked it.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Millis(pub f64);
+
+impl TryFrom<Duration> for Ttl {
+    type Error = Error;
+
+    fn try_from(duration: Duration) -> Result<Self> {
+        Self::new(duration)
+    }
+}
+
+impl TryFrom<Millis> for Ttl {
+    type Error = Error;
+
+    fn try_from(millis: Millis) -> Result<Self> {
+        Self::from_millis(millis.0)
+    }
+}
+
 /// Why a duration was refused: the source of the error that [`Ttl::new`] gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

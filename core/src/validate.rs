@@ -2,9 +2,9 @@
 //! order (name, owner, duration, then the closed store) with the same words.
 
 use alloc::format;
-use core::time::Duration;
 
 use crate::store::Gate;
+use crate::{key, name};
 use crate::{
     Error, ErrorKind, Key, LockName, Owner, PutMode, PutOptions, Result, Revision, Ttl,
     MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES,
@@ -39,20 +39,20 @@ pub fn acquire<'a>(
     gate: &Gate,
     name: &'a str,
     owner: &'a str,
-    ttl: Duration,
+    ttl: impl TryInto<Ttl, Error = Error>,
 ) -> Result<Acquire<'a>> {
     let request = Acquire {
         name: LockName::new(name)?,
         owner: Owner::new(owner)?,
-        ttl: Ttl::new(ttl)?,
+        ttl: ttl.try_into()?,
     };
     gate.check()?;
     Ok(request)
 }
 
 /// The arguments of `renew`, and of every other call that takes a duration alone.
-pub fn duration(gate: &Gate, ttl: Duration) -> Result<Ttl> {
-    let ttl = Ttl::new(ttl)?;
+pub fn duration(gate: &Gate, ttl: impl TryInto<Ttl, Error = Error>) -> Result<Ttl> {
+    let ttl = ttl.try_into()?;
     gate.check()?;
     Ok(ttl)
 }
@@ -87,9 +87,13 @@ pub fn key<'a>(gate: &Gate, key: &'a [u8]) -> Result<Key<'a>> {
 }
 
 /// The arguments of `touch`.
-pub fn touch<'a>(gate: &Gate, key: &'a [u8], ttl: Duration) -> Result<(Key<'a>, Ttl)> {
+pub fn touch<'a>(
+    gate: &Gate,
+    key: &'a [u8],
+    ttl: impl TryInto<Ttl, Error = Error>,
+) -> Result<(Key<'a>, Ttl)> {
     let key = Key::new(key)?;
-    let ttl = Ttl::new(ttl)?;
+    let ttl = ttl.try_into()?;
     gate.check()?;
     Ok((key, ttl))
 }
@@ -101,19 +105,47 @@ pub fn put<'a>(
     value_bytes: usize,
     options: &PutOptions<'a>,
 ) -> Result<PutRequest<'a>> {
+    let PutOptions { mode, ttl, guard } = *options;
+    put_parts(gate, key, value_bytes, mode, ttl, guard)
+}
+
+/// The same, for callers whose durations are not [`Duration`](core::time::Duration)s.
+pub fn put_parts<'a>(
+    gate: &Gate,
+    key: &'a [u8],
+    value_bytes: usize,
+    mode: PutMode,
+    ttl: Option<impl TryInto<Ttl, Error = Error>>,
+    guard: Option<(&'a str, Revision)>,
+) -> Result<PutRequest<'a>> {
     let key = Key::new(key)?;
     value(value_bytes)?;
     let request = PutRequest {
         key,
-        mode: options.mode,
-        ttl: options.ttl.map(Ttl::new).transpose()?,
-        guard: options
-            .guard
+        mode,
+        ttl: ttl.map(TryInto::try_into).transpose()?,
+        guard: guard
             .map(|(name, token)| Ok::<_, Error>((LockName::new(name)?, token)))
             .transpose()?,
     };
     gate.check()?;
     Ok(request)
+}
+
+/// The length of a lock name, of an owner and of a key, in bytes: for callers that know it before they have the bytes
+/// at hand. What passes is not valid yet.
+pub fn name_length(bytes: usize) -> Result<()> {
+    name::check_length("lock name", bytes)
+}
+
+/// See [`name_length`].
+pub fn owner_length(bytes: usize) -> Result<()> {
+    name::check_length("owner", bytes)
+}
+
+/// See [`name_length`].
+pub fn key_length(bytes: usize) -> Result<()> {
+    key::check_length(bytes)
 }
 
 /// The length of a value.

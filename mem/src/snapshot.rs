@@ -93,8 +93,8 @@ impl SnapshotPayload for alkstore::Value {
 }
 
 impl<V: SnapshotPayload> State<V> {
-    /// S1: everything, as bytes. Deadlines are absolute.
-    pub fn snapshot(&self) -> Vec<u8> {
+    /// S1: everything, as bytes. Deadlines are absolute. Fails where there is no memory left for them.
+    pub fn snapshot(&self) -> Result<Vec<u8>> {
         let mut locks: Vec<_> = self
             .locks
             .occupied()
@@ -108,7 +108,15 @@ impl<V: SnapshotPayload> State<V> {
             .collect();
         entries.sort_unstable_by_key(|(key, ..)| *key);
 
-        let mut out = Writer(Vec::with_capacity(64 + self.bytes));
+        let mut out = Writer(Vec::new());
+        out.0
+            .try_reserve_exact(self.snapshot_bytes())
+            .map_err(|_| {
+                Error::new(
+                    ErrorKind::CapacityExceeded,
+                    "there is no memory left for a snapshot",
+                )
+            })?;
         out.0.extend_from_slice(MAGIC);
         out.0.extend_from_slice(&VERSION.to_le_bytes());
         out.number(self.revision);
@@ -143,7 +151,15 @@ impl<V: SnapshotPayload> State<V> {
         }
         let sum = CHECKSUM.checksum(&out.0);
         out.0.extend_from_slice(&sum.to_le_bytes());
-        out.0
+        Ok(out.0)
+    }
+
+    /// At least as many bytes as a snapshot takes, so that writing it never moves it.
+    fn snapshot_bytes(&self) -> usize {
+        // What a row has besides its texts and value is less than this; an owner that was minted is not in `bytes`.
+        const ROW: usize = 72;
+        let rows = self.locks.len() + self.entries.len() + self.window.len();
+        64 + self.bytes.saturating_add(rows.saturating_mul(ROW))
     }
 
     /// S1 and S2: becomes what the snapshot holds, or fails and stays as it is.

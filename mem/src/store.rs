@@ -242,7 +242,7 @@ impl<C: Clock> MemStore<C> {
     /// Everything that the store holds, as bytes: versioned, checksummed, deadlines absolute.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
         self.shared.gate.check()?;
-        self.with_timeless(|state| Ok(state.snapshot()))
+        self.with_timeless(|state| state.snapshot())
     }
 
     /// Becomes what a snapshot holds; where the bytes are not a whole snapshot of a version that this build reads, it

@@ -1,0 +1,198 @@
+//! What every exported function does at its beginning and its end.
+
+use std::cell::{Cell, RefCell};
+
+use alkstore::{Changeset, Error, ErrorKind, Gate, Key, PutMode, Result, Revision, Timestamp};
+use alkstore_mem::State;
+use js_sys::Array;
+use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
+
+use crate::tx::Open;
+use crate::value::JsBytes;
+
+/// The answer of a call that failed.
+pub(crate) const FAILED: f64 = -1.0;
+
+/// The answer of a call whose handle has ended: repeat it with the name.
+pub(crate) const ENDED: f64 = -2.0;
+
+/// A length that stands for "not given".
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The size of each of the two parts of the input region. Above the limit of every text and key, so that what is too
+/// long by a little is judged here.
+pub(crate) const PART: usize = 1536;
+
+const OUTPUTS: usize = 6;
+
+/// Everything that an instance holds.
+pub(crate) struct Store {
+    pub(crate) gate: Gate,
+    pub(crate) state: State<JsBytes>,
+    /// Transactions that JavaScript has open, and the number of the next.
+    pub(crate) open: Vec<(u32, Open)>,
+    pub(crate) next_tx: u32,
+    /// The changeset that JavaScript is putting together.
+    pub(crate) changes: Changeset<JsBytes>,
+    /// The keys that JavaScript is putting together, each with an instant or the number of a claim.
+    pub(crate) batch: Vec<(Key<'static>, f64)>,
+    /// A snapshot on its way in or out.
+    pub(crate) snapshot: Vec<u8>,
+}
+
+thread_local! {
+    static STORE: RefCell<Option<Store>> = const { RefCell::new(None) };
+    static INPUT: RefCell<[u8; 2 * PART]> = const { RefCell::new([0; 2 * PART]) };
+    static OUTPUT: [Cell<f64>; OUTPUTS] = const { [const { Cell::new(0.0) }; OUTPUTS] };
+}
+
+/// The address of the input region: two parts of 1536 bytes each, for what a call names first and second.
+#[wasm_bindgen]
+pub fn input() -> usize {
+    INPUT.with(|input| input.as_ptr().addr())
+}
+
+/// The address of the six numbers that a call may leave behind.
+#[wasm_bindgen]
+pub fn output() -> usize {
+    OUTPUT.with(|output| output.as_ptr().addr())
+}
+
+pub(crate) fn fill(store: Store) {
+    STORE.set(Some(store));
+}
+
+/// Runs one operation on the store; a failure is kept for JavaScript to take.
+#[inline]
+pub(crate) fn operate<T>(failed: T, operation: impl FnOnce(&mut Store) -> Result<T>) -> T {
+    STORE
+        .with_borrow_mut(|store| match store {
+            Some(store) => operation(store),
+            None => Err(Error::closed()),
+        })
+        .unwrap_or_else(|error| {
+            crate::error::keep(error);
+            failed
+        })
+}
+
+/// The same for an answer that is a number.
+#[inline]
+pub(crate) fn number(operation: impl FnOnce(&mut Store) -> Result<f64>) -> f64 {
+    operate(FAILED, operation)
+}
+
+/// The same for yes or no.
+#[inline]
+pub(crate) fn answer(operation: impl FnOnce(&mut Store) -> Result<bool>) -> f64 {
+    number(|store| operation(store).map(|yes| f64::from(u8::from(yes))))
+}
+
+/// The same for rows, flattened into one array that is filled when the store is no longer borrowed; `false` where it
+/// failed.
+pub(crate) fn rows<T>(
+    operation: impl FnOnce(&mut Store) -> Result<Vec<T>>,
+    flatten: impl Fn(T, &mut dyn FnMut(JsValue)),
+) -> JsValue {
+    let Some(rows) = operate(None, |store| operation(store).map(Some)) else {
+        return JsValue::FALSE;
+    };
+    let array = Array::new();
+    for row in rows {
+        flatten(row, &mut |cell| {
+            array.push(&cell);
+        });
+    }
+    array.into()
+}
+
+#[inline]
+pub(crate) fn leave<const N: usize>(numbers: [f64; N]) {
+    OUTPUT.with(|output| {
+        for (cell, number) in output.iter().zip(numbers) {
+            cell.set(number);
+        }
+    });
+}
+
+/// The first part of the input, `bytes` long.
+#[inline]
+pub(crate) fn first<T>(bytes: u32, read: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+    both(bytes, 0, |first, _| read(first))
+}
+
+/// The two parts of the input.
+#[inline]
+pub(crate) fn both<T>(
+    first_bytes: u32,
+    second_bytes: u32,
+    read: impl FnOnce(&[u8], &[u8]) -> Result<T>,
+) -> Result<T> {
+    INPUT.with_borrow(|input| {
+        let (first, second) = input.split_at(PART);
+        match (
+            first.get(..first_bytes as usize),
+            second.get(..second_bytes as usize),
+        ) {
+            (Some(first), Some(second)) => read(first, second),
+            _ => Err(invalid("an input is longer than its region")),
+        }
+    })
+}
+
+/// Text, which JavaScript has encoded.
+#[inline]
+pub(crate) fn text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes)
+        .map_err(|_| Error::new(ErrorKind::InvalidName, "the text is not UTF-8"))
+}
+
+pub(crate) fn revision(number: f64) -> Result<Revision> {
+    // Saturates; what is no revision, 0 or above 2^53 - 1, is refused by `Revision` itself.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    Revision::new(number as u64)
+        .ok_or_else(|| invalid("a token or version is a whole number from 1 to 2^53 - 1"))
+}
+
+/// A revision that may be left out, as 0.
+pub(crate) fn maybe_revision(number: f64) -> Result<Option<Revision>> {
+    (number != 0.0).then(|| revision(number)).transpose()
+}
+
+/// Every revision is below 2^53.
+#[allow(clippy::cast_precision_loss)]
+#[inline]
+pub(crate) fn from_revision(revision: Revision) -> f64 {
+    revision.get() as f64
+}
+
+#[inline]
+pub(crate) fn instant(millis: f64) -> Result<Timestamp> {
+    Timestamp::from_millis(millis).ok_or_else(|| invalid("an instant must be a number"))
+}
+
+/// An instant that may be missing, as NaN.
+#[inline]
+pub(crate) fn from_maybe_instant(at: Option<Timestamp>) -> f64 {
+    at.map_or(f64::NAN, Timestamp::as_millis)
+}
+
+/// A limit; infinity is no limit.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, which is wanted
+pub(crate) fn limit(number: f64) -> usize {
+    number as usize
+}
+
+/// When to write: `Update(version)` where a version is given, else `Create` or `Replace`.
+pub(crate) fn put_mode(create: bool, version: f64) -> Result<PutMode> {
+    Ok(match maybe_revision(version)? {
+        Some(version) => PutMode::Update(version),
+        None if create => PutMode::Create,
+        None => PutMode::Replace,
+    })
+}
+
+#[cold]
+pub(crate) fn invalid(message: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}

@@ -1,0 +1,247 @@
+//! Locks. Those that end in `_by` take the place of a name instead of the name, and answer `ENDED` where the place is
+//! another's by now.
+
+use alkstore::{validate, LockInfo, Millis, Owner, Result};
+use alkstore_mem::{Claimant, Granted, Handle};
+use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
+
+use crate::boundary::{
+    answer, both, first, from_revision, instant, leave, limit, number, revision, rows, text, Store,
+    ENDED, NONE,
+};
+
+/// Takes a lock: answers the token and leaves deadline, slot and generation; 0 where it is held elsewhere. Without an
+/// owner the grant gets one of its own.
+#[wasm_bindgen]
+pub fn try_lock(name_bytes: u32, owner_bytes: u32, ttl: f64, now: f64) -> f64 {
+    number(|store| {
+        both(name_bytes, given(owner_bytes), |name, owner| {
+            let owner = if owner_bytes == NONE {
+                FRESH
+            } else {
+                text(owner)?
+            };
+            let request = validate::acquire(&store.gate, text(name)?, owner, Millis(ttl))?;
+            let claimant = if owner_bytes == NONE {
+                Claimant::Fresh
+            } else {
+                Claimant::Named(&request.owner)
+            };
+            let now = instant(now)?;
+            Ok(granted(store.state.try_lock(
+                &request.name,
+                claimant,
+                request.ttl,
+                now,
+            )?))
+        })
+    })
+}
+
+/// The same for the name at a place.
+#[wasm_bindgen]
+pub fn try_lock_by(slot: u32, generation: u32, owner_bytes: u32, ttl: f64, now: f64) -> f64 {
+    number(|store| {
+        let handle = Handle { slot, generation };
+        if owner_bytes == NONE {
+            return acquire_by(store, handle, Claimant::Fresh, ttl, now);
+        }
+        both(0, owner_bytes, |_, owner| {
+            let owner = Owner::new(text(owner)?)?;
+            acquire_by(store, handle, Claimant::Named(&owner), ttl, now)
+        })
+    })
+}
+
+/// Moves a grant's deadline and leaves the new one. Without an owner, of the grant that has one of its own.
+#[wasm_bindgen]
+pub fn renew(name_bytes: u32, owner_bytes: u32, token: f64, ttl: f64, now: f64) -> f64 {
+    answer(|store| {
+        let ttl = validate::duration(&store.gate, Millis(ttl))?;
+        let (token, now) = (revision(token)?, instant(now)?);
+        named(
+            store,
+            name_bytes,
+            owner_bytes,
+            token,
+            |store, name, owner| {
+                let deadline = store.state.renew(name, owner, token, ttl, now);
+                if let Some(deadline) = deadline {
+                    leave([deadline.as_millis()]);
+                }
+                deadline.is_some()
+            },
+        )
+    })
+}
+
+/// The same for the holder of a place; 0 also where the place has ended.
+#[wasm_bindgen]
+pub fn renew_by(slot: u32, generation: u32, token: f64, ttl: f64, now: f64) -> f64 {
+    answer(|store| {
+        let ttl = validate::duration(&store.gate, Millis(ttl))?;
+        let handle = Handle { slot, generation };
+        let deadline = store
+            .state
+            .renew_by(handle, revision(token)?, ttl, instant(now)?);
+        if let Some(deadline) = deadline {
+            leave([deadline.as_millis()]);
+        }
+        Ok(deadline.is_some())
+    })
+}
+
+/// Deletes a grant.
+#[wasm_bindgen]
+pub fn release(name_bytes: u32, owner_bytes: u32, token: f64) -> f64 {
+    answer(|store| {
+        store.gate.check()?;
+        let token = revision(token)?;
+        named(
+            store,
+            name_bytes,
+            owner_bytes,
+            token,
+            |store, name, owner| store.state.release(name, owner, token),
+        )
+    })
+}
+
+/// The same for the holder of a place; 0 also where the place has ended.
+#[wasm_bindgen]
+pub fn release_by(slot: u32, generation: u32, token: f64) -> f64 {
+    answer(|store| {
+        store.gate.check()?;
+        let handle = Handle { slot, generation };
+        Ok(store.state.release_by(handle, revision(token)?))
+    })
+}
+
+/// Fails where no lease can be rebuilt from these.
+#[wasm_bindgen]
+pub fn check_lease(name_bytes: u32, owner_bytes: u32, token: f64) -> f64 {
+    answer(|store| {
+        both(name_bytes, owner_bytes, |name, owner| {
+            validate::handle(&store.gate, text(name)?, text(owner)?)?;
+            revision(token).map(|_| true)
+        })
+    })
+}
+
+/// The owner of a grant that was taken without one.
+#[wasm_bindgen]
+pub fn minted_owner(token: f64) -> String {
+    crate::boundary::operate(String::new(), |store| {
+        Ok(store.state.minted_owner(revision(token)?))
+    })
+}
+
+/// Deletes exactly this grant, whoever holds it.
+#[wasm_bindgen]
+pub fn force_release(name_bytes: u32, token: f64) -> f64 {
+    answer(|store| {
+        first(name_bytes, |name| {
+            let name = validate::lock(&store.gate, text(name)?)?;
+            Ok(store.state.force_release(&name, revision(token)?))
+        })
+    })
+}
+
+/// A lock's row as name, owner, token, deadline and whether it has lapsed; nothing where there is none.
+#[wasm_bindgen]
+pub fn lock_info(name_bytes: u32, now: f64) -> JsValue {
+    rows(
+        |store| {
+            first(name_bytes, |name| {
+                let name = validate::lock(&store.gate, text(name)?)?;
+                let now = instant(now)?;
+                Ok(store.state.lock_info(&name, now).into_iter().collect())
+            })
+        },
+        flatten,
+    )
+}
+
+/// The rows of locks, like [`lock_info`].
+#[wasm_bindgen]
+pub fn list_locks(prefix_bytes: u32, after_bytes: u32, at_most: f64, now: f64) -> JsValue {
+    rows(
+        |store| {
+            both(prefix_bytes, given(after_bytes), |prefix, after| {
+                let after = (after_bytes != NONE).then(|| text(after)).transpose()?;
+                let prefix = text(prefix)?;
+                validate::list_locks(&store.gate, prefix, after)?;
+                let now = instant(now)?;
+                Ok(store.state.list_locks(prefix, after, limit(at_most), now))
+            })
+        },
+        flatten,
+    )
+}
+
+/// Stands in for the owner that a grant is about to get, so that all other arguments are judged as ever.
+const FRESH: &str = "~";
+
+fn given(bytes: u32) -> u32 {
+    if bytes == NONE {
+        0
+    } else {
+        bytes
+    }
+}
+
+#[inline]
+fn acquire_by(
+    store: &mut Store,
+    handle: Handle,
+    claimant: Claimant<'_>,
+    ttl: f64,
+    now: f64,
+) -> Result<f64> {
+    let ttl = validate::duration(&store.gate, Millis(ttl))?;
+    match store
+        .state
+        .try_lock_by(handle, claimant, ttl, instant(now)?)
+    {
+        Some(answer) => Ok(granted(answer?)),
+        None => Ok(ENDED),
+    }
+}
+
+#[inline]
+fn granted(grant: Option<Granted>) -> f64 {
+    grant.map_or(0.0, |grant| {
+        leave([
+            grant.deadline.as_millis(),
+            f64::from(grant.handle.slot),
+            f64::from(grant.handle.generation),
+        ]);
+        from_revision(grant.token)
+    })
+}
+
+fn named<T>(
+    store: &mut Store,
+    name_bytes: u32,
+    owner_bytes: u32,
+    token: alkstore::Revision,
+    work: impl FnOnce(&mut Store, &alkstore::LockName<'_>, &Owner<'_>) -> T,
+) -> Result<T> {
+    both(name_bytes, given(owner_bytes), |name, owner| {
+        let name = alkstore::LockName::new(text(name)?)?;
+        let owner = if owner_bytes == NONE {
+            Owner::new(store.state.minted_owner(token))?
+        } else {
+            Owner::new(text(owner)?)?
+        };
+        Ok(work(store, &name, &owner))
+    })
+}
+
+fn flatten(row: LockInfo, push: &mut dyn FnMut(JsValue)) {
+    push(row.name.into());
+    push(row.owner.into());
+    push(from_revision(row.token).into());
+    push(row.deadline.as_millis().into());
+    push(row.lapsed.into());
+}

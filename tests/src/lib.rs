@@ -40,6 +40,10 @@ mod window;
 #[cfg(target_arch = "wasm32")]
 mod js;
 
+// Servers for those who run the list.
+#[cfg(unix)]
+pub mod postgres;
+
 pub use failure::{CaseResult, Failure};
 pub use fixture::{Capability, Engine, Fixture, Limits, Opened, Snapshots, START};
 pub use list::{run, Case, CASES, ELSEWHERE, REQUIRED};

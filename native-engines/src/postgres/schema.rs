@@ -1,0 +1,311 @@
+//! The tables and functions of a store, and how they come to be there.
+
+use std::collections::HashMap;
+
+use alkstore::{Error, ErrorKind, Result, Timestamp};
+use tokio_postgres::types::Type;
+use tokio_postgres::GenericClient;
+
+use super::connection::Connections;
+use super::error::{Failure, PgCause, Stage};
+use super::PgOptions;
+
+/// What quotes the bodies of functions, and so cannot be part of a schema's name.
+pub(super) const QUOTE: &str = "$alkstore$";
+
+/// The version of the schema that this code makes and uses.
+const VERSION: i32 = 1;
+
+/// How many advisory locks all keys share, and all lock names: few enough for the largest changeset to fit into the
+/// server's lock table, many enough that strangers rarely meet.
+const STRIPES: u64 = 1024;
+
+const PARTS: &str = include_str!("schema.sql");
+const MANUAL_CLOCK: &str = "manual_clock";
+/// The language and the body of the clock. In SQL, so that it is inlined.
+const SYSTEM_CLOCK: (&str, &str) = (
+    "sql",
+    " SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8 * 1000 ",
+);
+
+/// A schema's name, ready for use in statements.
+#[derive(Clone, Debug)]
+pub(super) struct Schema {
+    name: String,
+    quoted: String,
+}
+
+impl Schema {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            quoted: format!("\"{}\"", name.replace('"', "\"\"")),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `text` with `{schema}` and its like filled in.
+    pub(super) fn fill(&self, text: &str) -> String {
+        let revision = format!("{}.revision", self.quoted).replace('\'', "''");
+        text.replace("{keys}", &self.class("keys").to_string())
+            .replace("{names}", &self.class("names").to_string())
+            .replace("{revision}", &format!("'{revision}'"))
+            .replace("{schema}", &self.quoted)
+    }
+
+    /// The class of the advisory locks on `what`: two stores in one database hardly ever share one, and lose only
+    /// speed where they do.
+    fn class(&self, what: &str) -> i32 {
+        let [.., a, b, c, d] =
+            hash(format!("alkstore {what} {}", self.name).as_bytes()).to_be_bytes();
+        i32::from_be_bytes([a, b, c, d])
+    }
+
+    /// Not SQL, so that it is not inlined, and volatile, so that each call reads what the clock was last set to: also
+    /// a move during a wait is seen.
+    fn manual_clock(&self) -> (&'static str, String) {
+        let body = self.fill(" BEGIN RETURN (SELECT m.now FROM {schema}.manual_clock m); END ");
+        ("plpgsql", body)
+    }
+
+    /// Makes what is missing, and checks what is there.
+    pub(super) async fn open(&self, connections: &Connections, options: &PgOptions) -> Result<()> {
+        let work = async {
+            let mut borrowed = connections
+                .borrow()
+                .await
+                .map_err(|f| f.into_error(Stage::Connecting))?;
+            let client = borrowed
+                .client()
+                .map_err(|f| f.into_error(Stage::Connecting))?;
+            check_server(&***client).await?;
+            let found = self.catalogue(&***client).await?;
+            let missing = self.missing(&found, options);
+            let found = if missing.is_empty() {
+                found
+            } else {
+                self.create(client, options)
+                    .await
+                    .map_err(|error| self.explain(error))?;
+                self.catalogue(&***client).await?
+            };
+            self.check(&***client, &found, options).await?;
+            borrowed.give_back();
+            Ok(())
+        };
+        match tokio::time::timeout(connections.timeout(), work).await {
+            Ok(done) => done,
+            Err(_) => Err(Failure::Elapsed(connections.timeout()).into_error(Stage::Connecting)),
+        }
+    }
+
+    /// The names of everything in the schema, with the bodies of functions; the schema itself as the empty name. The
+    /// catalogue can be read by a role that may do nothing else.
+    async fn catalogue(
+        &self,
+        client: &impl GenericClient,
+    ) -> Result<HashMap<String, Option<String>>> {
+        let rows = client
+            .query_typed(
+                "SELECT c.relname::pg_catalog.text, NULL::pg_catalog.text FROM pg_catalog.pg_class c \
+                 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1::pg_catalog.text \
+                 UNION ALL SELECT p.proname::pg_catalog.text, p.prosrc FROM pg_catalog.pg_proc p \
+                 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::pg_catalog.text \
+                 UNION ALL SELECT '', NULL FROM pg_catalog.pg_namespace n WHERE n.nspname = $1::pg_catalog.text",
+                &[(&self.name, Type::TEXT)],
+            )
+            .await
+            .map_err(reading)?;
+        rows.iter()
+            .map(|row| {
+                Ok((
+                    super::connection::column(row, 0)?,
+                    super::connection::column(row, 1)?,
+                ))
+            })
+            .collect()
+    }
+
+    /// The parts that are not there yet.
+    fn missing(&self, found: &HashMap<String, Option<String>>, options: &PgOptions) -> Vec<String> {
+        let mut missing = Vec::new();
+        if !found.contains_key("") {
+            missing.push(self.fill("CREATE SCHEMA {schema}"));
+        }
+        if let Some(start) = options.manual_clock {
+            if !found.contains_key("clock") {
+                missing.push(self.fill(&format!(
+                    "CREATE TABLE {{schema}}.{MANUAL_CLOCK} (now bigint NOT NULL);\
+                     INSERT INTO {{schema}}.{MANUAL_CLOCK} VALUES ({})",
+                    start.as_nanos()
+                )));
+            }
+        }
+        let (language, body) = if options.manual_clock.is_some() {
+            self.manual_clock()
+        } else {
+            (SYSTEM_CLOCK.0, SYSTEM_CLOCK.1.to_owned())
+        };
+        for part in PARTS.split("\n--: ").skip(1) {
+            let (name, sql) = part.split_once('\n').unwrap_or_default();
+            if !found.contains_key(name) {
+                let sql = sql
+                    .replace("{clock}", &body)
+                    .replace("{language}", language);
+                missing.push(self.fill(&sql));
+            }
+        }
+        missing
+    }
+
+    /// Makes what is missing in one transaction; two first users come one after the other.
+    async fn create(
+        &self,
+        client: &mut deadpool_postgres::Object,
+        options: &PgOptions,
+    ) -> Result<()> {
+        let tx = client.transaction().await.map_err(writing)?;
+        tx.query_typed(
+            "SELECT pg_catalog.pg_advisory_xact_lock($1, 0)",
+            &[(&self.class("schema"), Type::INT4)],
+        )
+        .await
+        .map_err(writing)?;
+        let found = self.catalogue(&*tx).await?;
+        for sql in self.missing(&found, options) {
+            tx.batch_execute(&sql).await.map_err(writing)?;
+        }
+        tx.commit().await.map_err(writing)
+    }
+
+    /// Refuses a schema of a later version, and one whose clock is not the kind that was asked for.
+    async fn check(
+        &self,
+        client: &impl GenericClient,
+        found: &HashMap<String, Option<String>>,
+        options: &PgOptions,
+    ) -> Result<()> {
+        let refuse = |text: String| Err(Error::new(ErrorKind::InvalidArgument, text));
+        let clock = found.get("clock").and_then(Option::as_deref);
+        let is_system = clock == Some(SYSTEM_CLOCK.1);
+        let is_manual = clock == Some(self.manual_clock().1.as_str());
+        match (options.manual_clock.is_some(), is_system, is_manual) {
+            (false, true, _) | (true, _, true) => {}
+            (false, _, true) => {
+                return refuse(format!(
+                "the schema {:?} has a manual clock, which is for tests: open it with manual_clock",
+                self.name
+            ))
+            }
+            (true, true, _) => {
+                return refuse(format!(
+                "the schema {:?} has the server's clock: a manual clock needs a schema of its own",
+                self.name
+            ))
+            }
+            _ => {
+                return refuse(format!(
+                    "the clock of the schema {:?} was replaced",
+                    self.name
+                ))
+            }
+        }
+        let version = client
+            .query_typed(
+                &self.fill("SELECT max(version) FROM {schema}.alkstore"),
+                &[],
+            )
+            .await
+            .map_err(reading)?;
+        let version = version
+            .first()
+            .and_then(|row| row.try_get::<_, Option<i32>>(0).ok().flatten());
+        match version {
+            Some(VERSION) => Ok(()),
+            Some(newer) if newer > VERSION => refuse(format!(
+                "the schema {:?} has version {newer}, this program knows {VERSION}: use a newer program",
+                self.name
+            )),
+            _ => refuse(format!("the schema {:?} does not hold a store", self.name)),
+        }
+    }
+
+    /// A role without the right to create gets told what to do.
+    fn explain(&self, error: Error) -> Error {
+        let Some(cause) = PgCause::of(&error).filter(|cause| cause.sqlstate() == Some("42501"))
+        else {
+            return error;
+        };
+        let cause = cause.clone();
+        Error::new(
+            ErrorKind::Database,
+            format!(
+                "the schema {:?} is missing or incomplete and this role may not create it: open the store once as a \
+                 role that may",
+                self.name
+            ),
+        )
+        .with_source(cause)
+    }
+}
+
+/// The stripe of a key or of a lock name. Part of what nodes agree on: it never changes.
+pub(super) fn stripe(bytes: &[u8]) -> i32 {
+    i32::try_from(hash(bytes) % STRIPES).unwrap_or(0)
+}
+
+/// FNV-1a, folded so that its low bits depend on all others.
+fn hash(bytes: &[u8]) -> u64 {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash ^ (hash >> 32)
+}
+
+async fn check_server(client: &impl GenericClient) -> Result<()> {
+    let rows = client
+        .query_typed(
+            "SELECT pg_catalog.current_setting('server_encoding'), \
+             pg_catalog.current_setting('server_version_num')::pg_catalog.int4",
+            &[],
+        )
+        .await
+        .map_err(reading)?;
+    let row = rows
+        .first()
+        .ok_or_else(|| Failure::Answer.into_error(Stage::Reading))?;
+    let encoding: String = super::connection::column(row, 0)?;
+    let version: i32 = super::connection::column(row, 1)?;
+    if encoding != "UTF8" {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("the database's encoding is {encoding:?}: a store needs one in UTF8"),
+        ));
+    }
+    if version < 140_000 {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            "the server is older than PostgreSQL 14, the first that this engine works with",
+        ));
+    }
+    Ok(())
+}
+
+fn reading(error: tokio_postgres::Error) -> Error {
+    Failure::from(error).into_error(Stage::Reading)
+}
+
+fn writing(error: tokio_postgres::Error) -> Error {
+    Failure::from(error).into_error(Stage::Writing)
+}
+
+/// The statements that read and set a manual clock.
+pub(super) fn set_manual_clock(schema: &Schema, to: Timestamp) -> String {
+    schema.fill(&format!(
+        "UPDATE {{schema}}.{MANUAL_CLOCK} SET now = {}",
+        to.as_nanos()
+    ))
+}

@@ -115,8 +115,14 @@ impl<'s, S: Transactions + ?Sized> Tx<'s, S> {
 
     /// Applies everything at one instant, or nothing.
     pub async fn commit(self) -> Result<Commit> {
-        let changeset = self.overlay.into_changeset()?;
-        self.store.commit_changeset(changeset).await
+        let store = self.store;
+        store.commit_changeset(self.into_changeset()?).await
+    }
+
+    /// What [`commit`](Self::commit) would apply, for an engine that also applies changesets elsewhere, as inside the
+    /// caller's own SQL transaction. Fails where it is larger than a changeset may be.
+    pub fn into_changeset(self) -> Result<Changeset> {
+        self.overlay.into_changeset()
     }
 
     /// Forgets everything, as dropping does.

@@ -112,10 +112,9 @@ pub(super) fn is_complete(connection: &Connection) -> Result<bool, Failure> {
 
 fn not_ours(error: rusqlite::Error) -> Failure {
     match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::Unknown) => {
-            Failure::Damaged("the table alkstore_state is not of this crate")
+        None | Some(rusqlite::ErrorCode::Unknown) => {
+            Failure::Damaged("the table alkstore_state is not of this crate, or its row is missing")
         }
-        None => Failure::Damaged("the row of alkstore_state is missing or malformed"),
         Some(_) => error.into(),
     }
 }

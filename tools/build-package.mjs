@@ -5,7 +5,8 @@
 //
 // The package in dist/package is laid out as its users get it:
 //   *.js, *.d.ts     from bindings-js/js, comments dropped (the types carry the documentation)
-//   glue.js          what wasm-bindgen generates, plus `imports`, the object the wasm is instantiated with
+//   glue.js          what the wasm imports, as wasm-bindgen generates it: `createGlue()` makes it anew for each
+//                    instance, so that nothing of one store is ever seen by another
 //   inline.js        the wasm as base64 text; `bytes()` decodes it when first asked
 //   alkstore.wasm    the same wasm, for those who load it themselves
 import { execFileSync } from 'node:child_process';
@@ -88,6 +89,41 @@ function checkImports(bytes, glue) {
   return { module: modules[0], names: wanted.map((found) => found.name) };
 }
 
+// The generated glue keeps the instance in variables of its module. As the body of a function they are that
+// instance's own. The wrappers around the exports go: they pass numbers and references on as they are.
+async function factory(glue, { module, names }) {
+  const result = await build({
+    bundle: true,
+    charset: 'utf8',
+    format: 'esm',
+    logLevel: 'error',
+    stdin: { contents: `export { ${[...names, '__wbg_set_wasm'].join(', ')} } from 'glue';` },
+    plugins: [{
+      name: 'glue',
+      setup(with_) {
+        with_.onResolve({ filter: /^glue$/ }, () => ({ path: 'glue', namespace: 'glue' }));
+        with_.onLoad({ filter: /.*/, namespace: 'glue' }, () => ({ contents: glue }));
+      },
+    }],
+    target: 'es2022',
+    write: false,
+  }).catch(() => fail('the glue of wasm-bindgen does not bundle'));
+  const [body, ...rest] = result.outputFiles[0].text.split(/^export \{[^}]*\};$/m);
+  if (rest.length !== 1 || rest[0].trim() || /^(import|export)\b/m.test(body)) fail('the glue of wasm-bindgen has an unknown shape');
+  return `export function createGlue() {
+${body}
+  return {
+    imports: { ${JSON.stringify(module)}: { ${names.join(', ')} } },
+    start(exports) {
+      __wbg_set_wasm(exports);
+      exports.__wbindgen_start();
+      return exports;
+    },
+  };
+}
+`;
+}
+
 // Prints a module as shipped: names and lines stay readable, comments go.
 async function ship(name, source) {
   const { code } = await transform(source, {
@@ -121,7 +157,7 @@ async function bundle(entry) {
   const result = await build({
     bundle: true,
     entryPoints: [join(OUT, entry)],
-    external: ['./inline.js', './alkstore.wasm'],
+    external: ['./inline.js', './alkstore.wasm', './alkstore.wasm?module'],
     format: 'esm',
     logLevel: 'error',
     minify: true,
@@ -168,7 +204,7 @@ rmSync(DIST, { recursive: true, force: true });
 mkdirSync(OUT, { recursive: true });
 writeFileSync(join(OUT, 'alkstore.wasm'), bytes);
 await ship('inline.js', inline(bytes));
-const scripts = [await ship('glue.js', `${glue}\nexport const imports = { "${imports.module}": { ${imports.names.join(', ')} } };\n`)];
+const scripts = [await ship('glue.js', await factory(glue, imports))];
 for (const name of readdirSync(join(CRATE, 'js')).sort()) {
   const path = join(CRATE, 'js', name);
   if (name.endsWith('.d.ts')) cpSync(path, join(OUT, name));
@@ -185,7 +221,7 @@ for (const path of ['bindings-js/README.md', 'LICENSE-MIT', 'LICENSE-APACHE']) {
 }
 
 const bundled = await bundle('index.js');
-for (const entry of ['slim.js', 'workerd.js']) await bundle(entry);
+for (const entry of ['slim.js', 'workerd.js', 'edge.js']) await bundle(entry);
 // The flags keep npm quiet and offline: packing runs no script and asks nobody.
 run('npm', ['pack', '--silent', '--ignore-scripts', '--offline', '--pack-destination', DIST, OUT]);
 const tarball = join(DIST, `alkstore-${manifest.version}.tgz`);

@@ -5,7 +5,7 @@ use std::error::Error as _;
 
 use alkstore::{Error, ErrorKind};
 use alkstore_mem::SnapshotError;
-use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
 
 thread_local! {
     static LAST: RefCell<Option<Error>> = const { RefCell::new(None) };
@@ -30,14 +30,14 @@ pub fn error_code() -> u32 {
 
 /// The error's text.
 #[wasm_bindgen]
-pub fn error_message() -> String {
-    LAST.with_borrow(|last| last.as_ref().map(ToString::to_string))
-        .unwrap_or_default()
+pub fn error_message() -> JsValue {
+    let message = LAST.with_borrow(|last| last.as_ref().map(ToString::to_string));
+    message.unwrap_or_default().into()
 }
 
 /// The texts of its causes; empty where it has none. The error is then forgotten.
 #[wasm_bindgen]
-pub fn take_error_detail() -> String {
+pub fn take_error_detail() -> JsValue {
     let error = LAST.take();
     let mut detail = String::new();
     let mut cause = error.as_ref().and_then(|error| error.source());
@@ -48,7 +48,7 @@ pub fn take_error_detail() -> String {
         detail.push_str(&error.to_string());
         cause = error.source();
     }
-    detail
+    detail.into()
 }
 
 const CODE_OF_NOTHING: u32 = 7;

@@ -75,8 +75,8 @@ pub fn check_key(key_bytes: u32) -> f64 {
     answer(|_| first(key_bytes, |key| Key::new(key).map(|_| true)))
 }
 
-/// Fails where something of so many bytes is too long to be a name (0), an owner (1) or a key (2): for what does not
-/// fit into the input region.
+/// Fails where something of so many bytes is too long to be a name (0), an owner (1), a key (2) or a value (3): for
+/// what does not fit into the input region, or should not be copied in vain.
 #[wasm_bindgen]
 pub fn check_length(what: u32, bytes: f64) -> f64 {
     let bytes = limit(bytes);
@@ -84,7 +84,8 @@ pub fn check_length(what: u32, bytes: f64) -> f64 {
         match what {
             0 => validate::name_length(bytes),
             1 => validate::owner_length(bytes),
-            _ => validate::key_length(bytes),
+            2 => validate::key_length(bytes),
+            _ => validate::value(bytes),
         }
         .map(|()| true)
     })

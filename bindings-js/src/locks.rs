@@ -6,8 +6,8 @@ use alkstore_mem::{Claimant, Granted, Handle};
 use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
 
 use crate::boundary::{
-    answer, both, first, from_revision, instant, leave, limit, number, revision, rows, text, Store,
-    ENDED, NONE,
+    answer, both, first, from_revision, instant, leave, limit, number, operate, revision, rows,
+    text, Store, ENDED, NONE,
 };
 
 /// Takes a lock: answers the token and leaves deadline, slot and generation; 0 where it is held elsewhere. Without an
@@ -130,10 +130,11 @@ pub fn check_lease(name_bytes: u32, owner_bytes: u32, token: f64) -> f64 {
 
 /// The owner of a grant that was taken without one.
 #[wasm_bindgen]
-pub fn minted_owner(token: f64) -> String {
-    crate::boundary::operate(String::new(), |store| {
-        Ok(store.state.minted_owner(revision(token)?))
-    })
+pub fn minted_owner(token: f64) -> JsValue {
+    let owner = operate(None, |store| {
+        Ok(Some(store.state.minted_owner(revision(token)?)))
+    });
+    owner.map_or(JsValue::FALSE, JsValue::from)
 }
 
 /// Deletes exactly this grant, whoever holds it.

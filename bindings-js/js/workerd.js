@@ -1,0 +1,6 @@
+// The entry for runtimes that compile no WebAssembly from bytes, but import it compiled: workerd.
+import module from './alkstore.wasm';
+import { compiled, opener } from './open.js';
+
+export { AlkError } from './error.js';
+export const { open, openSync } = /* @__PURE__ */ opener(/* @__PURE__ */ compiled(() => module));

@@ -26,15 +26,23 @@ pub const BIN: &str = "ALKSTORE_PG_BIN";
 /// `None`: the test is to return. In CI it panics instead.
 pub fn server() -> Option<&'static Server> {
     static SERVER: OnceLock<Result<Server, String>> = OnceLock::new();
-    match SERVER.get_or_init(Server::new) {
-        Ok(server) => Some(server),
-        Err(why) => {
-            assert!(std::env::var_os("CI").is_none(), "no Postgres in CI: {why}");
-            let test = std::thread::current().name().unwrap_or("a test").to_owned();
-            let _ = writeln!(io::stderr(), "SKIPPED {test}: no Postgres: {why}");
-            None
-        }
-    }
+    SERVER
+        .get_or_init(Server::new)
+        .as_ref()
+        .map_err(|why| skip(why))
+        .ok()
+}
+
+/// A throwaway server for one test alone, whatever `ALKSTORE_PG_URL` says; `None` as [`server`] has it.
+pub fn cluster(settings: &[&str]) -> Option<Cluster> {
+    Cluster::start(settings).map_err(|why| skip(&why)).ok()
+}
+
+fn skip(why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "no Postgres in CI: {why}");
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let _ = writeln!(io::stderr(), "SKIPPED {test}: no Postgres: {why}");
 }
 
 /// A name for a schema that nobody else uses.

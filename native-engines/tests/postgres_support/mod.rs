@@ -1,0 +1,115 @@
+//! What the tests of the Postgres engine share: a schema of their own on the test server, and raw connections that
+//! look into it, hold rows, and see who waits.
+#![allow(dead_code)] // each test program uses a part of it
+
+use std::future::Future;
+use std::time::Duration;
+
+use alkstore::{Error, Timestamp};
+use alkstore_native::postgres::{PgCause, PgOptions, PgStore};
+use alkstore_tests::postgres::fresh_schema;
+use tokio_postgres::{Client, NoTls, Row};
+
+/// What the clocks show at first.
+pub(crate) const START: Timestamp = Timestamp::from_nanos(1_000_000_000_000_000);
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// A schema on a server.
+pub(crate) struct Place {
+    pub(crate) url: String,
+    pub(crate) schema: String,
+}
+
+impl Place {
+    /// A fresh one on the server of this test process; `None` where there is no server.
+    pub(crate) fn new() -> Option<Self> {
+        Some(Self::on(alkstore_tests::postgres::server()?.url()))
+    }
+
+    pub(crate) fn on(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            schema: fresh_schema(),
+        }
+    }
+
+    /// Options for a store here, on the server's clock.
+    pub(crate) fn options(&self) -> PgOptions {
+        PgOptions::new(&self.url)
+            .expect("a url")
+            .schema(&self.schema)
+            .call_timeout(Duration::from_secs(60))
+    }
+
+    /// A store here, on a clock that stands still.
+    pub(crate) async fn store(&self) -> PgStore {
+        self.open(self.options().manual_clock(START)).await
+    }
+
+    pub(crate) async fn open(&self, options: PgOptions) -> PgStore {
+        PgStore::open(options).await.expect("a store")
+    }
+
+    /// A raw connection.
+    pub(crate) async fn client(&self) -> Client {
+        let (client, connection) = tokio_postgres::connect(&self.url, NoTls)
+            .await
+            .expect("a server");
+        tokio::spawn(connection);
+        client
+    }
+
+    /// Runs statements on `client`; `{s}` is the schema.
+    pub(crate) async fn run(&self, client: &Client, sql: &str) {
+        client
+            .batch_execute(&self.fill(sql))
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// The one row of a query on `client`.
+    pub(crate) async fn row(&self, client: &Client, sql: &str) -> Row {
+        client
+            .query_one(&self.fill(sql), &[])
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+    }
+
+    pub(crate) fn fill(&self, sql: &str) -> String {
+        sql.replace("{s}", &format!("\"{}\"", self.schema))
+    }
+
+    /// Returns once `count` statements on this schema wait for a lock.
+    pub(crate) async fn until_waiting(&self, client: &Client, count: i64) {
+        for _ in 0..10_000 {
+            let row = client
+                .query_one(
+                    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                     AND strpos(query, $1) > 0 AND pid <> pg_backend_pid()",
+                    &[&self.schema],
+                )
+                .await
+                .expect("the activity");
+            if row.get::<_, i64>(0) == count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        panic!("nobody waits");
+    }
+}
+
+/// A runtime with two threads, as users have.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(future)
+}
+
+pub(crate) fn sqlstate(error: &Error) -> Option<&str> {
+    PgCause::of(error)?.sqlstate()
+}

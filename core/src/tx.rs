@@ -250,12 +250,15 @@ impl<V: Payload> Overlay<V> {
 
     /// See [`Tx::guard`].
     pub fn guard(&mut self, name: LockName<'_>, token: Revision) -> Result<()> {
-        match self.guards.insert(name.into_owned(), token) {
-            Some(other) if other != token => Err(crate::Error::new(
+        match self.guards.get(name.as_str()) {
+            Some(other) if *other != token => Err(crate::Error::new(
                 ErrorKind::InvalidArgument,
                 "two tokens guard one lock in one transaction",
             )),
-            _ => Ok(()),
+            _ => {
+                self.guards.insert(name.into_owned(), token);
+                Ok(())
+            }
         }
     }
 

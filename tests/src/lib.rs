@@ -37,8 +37,11 @@ mod snapshots;
 mod transactions;
 mod window;
 
+// The list for JavaScript, and the model, which needs threads' worth of a machine.
 #[cfg(target_arch = "wasm32")]
 mod js;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod model;
 
 // Servers for those who run the list.
 #[cfg(unix)]

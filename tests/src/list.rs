@@ -113,6 +113,7 @@ macro_rules! for_each_case {
             t3_the_size_of_a_changeset_is_capped
             t3_the_bytes_of_a_changeset_are_capped
             t4_a_changeset_is_committed_in_one_call
+            t4_a_write_brings_its_own_check
             t4_contradictions_are_refused
             t4_an_empty_changeset_commits
             t4_e6_a_create_publishes_at_the_commit_alone

@@ -99,7 +99,7 @@ pid=
 while read -r order; do
   case $order in
     start) "$@" >>"$folder/log" 2>&1 </dev/null & pid=$!; echo "$pid" ;;
-    kill) kill -KILL "$pid"; wait "$pid" 2>/dev/null; pid=; echo killed ;;
+    kill) kill -KILL "$pid" $(ps -o pid= --ppid "$pid"); wait "$pid" 2>/dev/null; pid=; echo killed ;;
     stop) kill -STOP "$pid" $(ps -o pid= --ppid "$pid"); echo stopped ;;
     continue) kill -CONT "$pid" $(ps -o pid= --ppid "$pid"); echo continued ;;
   esac
@@ -195,7 +195,7 @@ impl Cluster {
         format!("host='{socket}' user=postgres dbname=postgres")
     }
 
-    /// Kills the server with signal 9 and waits for its end.
+    /// Kills the server and its children with signal 9 and waits for its end.
     pub fn kill(&mut self) -> Result<(), String> {
         self.order("kill").map(drop)
     }

@@ -159,6 +159,9 @@ pub(crate) async fn t1_a_transaction_is_guarded(f: &dyn Fixture) -> CaseResult {
     tx.guard("a", a)?;
     tx.guard("a", a)?;
     refused(tx.guard("a", b), Refusal::Argument)?;
+    // What was refused is not remembered: the guard that was there still counts.
+    refused(tx.guard("a", b), Refusal::Argument)?;
+    tx.commit().await?;
     let mut tx = store.begin();
     tx.guard("b", b)?;
     tx.guard("a", a)?;
@@ -564,6 +567,29 @@ pub(crate) async fn t4_a_changeset_is_committed_in_one_call(f: &dyn Fixture) -> 
         ("moved", later),
     ];
     ensure_eq!(waiting, expected.map(|(name, at)| (name.to_owned(), at)));
+    Ok(())
+}
+
+pub(crate) async fn t4_a_write_brings_its_own_check(f: &dyn Fixture) -> CaseResult {
+    let store = open(f).await?;
+    let version = stored(&*store, b"there", b"v").await?;
+    let held = sight(&*store).await?;
+    for (name, mode) in [
+        (&b"there"[..], PutMode::Create),
+        (b"there", PutMode::Update(other_than(version)?)),
+        (b"absent", PutMode::Update(version)),
+    ] {
+        let mut changeset = Changeset::new();
+        changeset.put(
+            key(b"besides")?,
+            Value::from(&b"w"[..]),
+            PutMode::Replace,
+            None,
+        )?;
+        changeset.put(key(name)?, Value::from(&b"w"[..]), mode, None)?;
+        refused(store.commit_changeset(changeset).await, Refusal::Conflict)?;
+        ensure_eq!(sight(&*store).await?, held, "{mode:?}");
+    }
     Ok(())
 }
 

@@ -1,0 +1,252 @@
+// Breaks the rules in core one at a time, and checks that the conformance list notices.
+//
+//   node tests/mutants.mjs [--only TEXT] [--list]
+//
+// Every mutant is one small change that still compiles. It is made in a copy of the tree, with a target folder of
+// its own, and the list is run there on the memory engine. `by` names a case, or the beginning of its name, that must
+// turn red. A mutant that no case notices, or not the one named, ends the run with an error: then a case is missing.
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const LOCK = 'core/src/rules/lock.rs';
+const ENTRY = 'core/src/rules/entry.rs';
+const CHANGESET = 'core/src/rules/changeset.rs';
+const WINDOW = 'core/src/rules/window.rs';
+const TIME = 'core/src/time.rs';
+const NAME = 'core/src/name.rs';
+const KEY = 'core/src/key.rs';
+const VALIDATE = 'core/src/validate.rs';
+const TX = 'core/src/tx.rs';
+const BUILDER = 'core/src/changeset.rs';
+
+const mutant = (what, file, from, to, by) => ({ what, file, from, to, by });
+const MUTANTS = [
+  mutant('a lapsed lock is never granted anew', LOCK, 'Some(grant) if !grant.deadline.lapsed(now) => {', 'Some(grant) => {', 'l1_lapsed_is_granted_at_the_deadline'),
+  mutant('a live lock is granted anew', LOCK, 'Some(grant) if !grant.deadline.lapsed(now) => {', 'Some(grant) if grant.deadline == now => {', 'l3_losing'),
+  mutant('everybody is the owner', LOCK, 'if grant.owner == *owner {', 'if true {', 'l3_losing'),
+  mutant('nobody is the owner', LOCK, 'if grant.owner == *owner {', 'if false {', 'l2_the_owner'),
+  mutant('the owner is granted anew', LOCK, '                Acquisition::Kept', '                Acquisition::Granted(now.after(ttl))', 'l2_the_owner'),
+  mutant('a grant has lapsed at once', LOCK, '_ => Acquisition::Granted(now.after(ttl)),', '_ => Acquisition::Granted(now),', 'l1_absent'),
+  mutant('anybody renews', LOCK, 'row.filter(|grant| is_grant(grant, owner, token) && !grant.deadline.lapsed(now))', 'row.filter(|grant| !grant.deadline.lapsed(now))', 'l5_renew_of_another_grant'),
+  mutant('a renewal resurrects', LOCK, 'row.filter(|grant| is_grant(grant, owner, token) && !grant.deadline.lapsed(now))', 'row.filter(|grant| is_grant(grant, owner, token))', 'l5_renew_at_the_deadline'),
+  mutant('a renewal adds', LOCK, '.map(|_| now.after(ttl))', '.map(|grant| grant.deadline.after(ttl))', 'l5_renew_is_absolute'),
+  mutant('a renewal never shortens', LOCK, '.map(|_| now.after(ttl))', '.map(|grant| grant.deadline.max(now.after(ttl)))', 'l5_renew_is_absolute'),
+  mutant('anybody releases', LOCK, 'row.is_some_and(|grant| is_grant(grant, owner, token))', 'row.is_some()', 'l6_release_of_another_grant'),
+  mutant('nobody releases', LOCK, 'row.is_some_and(|grant| is_grant(grant, owner, token))', 'false', 'l16_a_handle'),
+  mutant('force_release takes any token', LOCK, 'row.is_some_and(|grant| grant.token == token)', 'row.is_some()', 'l15_force_release'),
+  mutant('a guard takes any token', LOCK, 'if current == token && !deadline.lapsed(now)', 'if !deadline.lapsed(now)', 'e5_k13'),
+  mutant('a guard ignores the deadline', LOCK, 'if current == token && !deadline.lapsed(now)', 'if current == token', 'e5_a_fenced_write'),
+  mutant('a grant is its token alone', LOCK, 'grant.token == token && grant.owner == *owner', 'grant.token == token', 'l5_renew_of_another_grant'),
+  mutant('a grant is its owner alone', LOCK, 'grant.token == token && grant.owner == *owner', 'grant.owner == *owner', 'l6_k2'),
+  mutant('the guard error is no LeaseLost', LOCK, 'ErrorKind::LeaseLost,', 'ErrorKind::Conflict,', 'e5_a_fenced_write'),
+
+  mutant('at its deadline a lease is live', TIME, 'self.0 <= now.0', 'self.0 < now.0', 'l1_lapsed_is_granted_at_the_deadline'),
+  mutant('a deadline wraps', TIME, 'Self(self.0.saturating_add(ttl.0))', 'Self(self.0.wrapping_add(ttl.0))', 'd1_a_deadline_past_the_range'),
+  mutant('a ttl of zero is let in', TIME, 'if duration.is_zero() {', 'if false {', 'd1_the_duration_guard'),
+  mutant('a hundred years are refused', TIME, 'if duration > Self::MAX.as_duration() {', 'if duration >= Self::MAX.as_duration() {', 'd1_the_extremes'),
+  mutant('a refused duration is an invalid argument', TIME, 'Error::new(ErrorKind::Database, "the duration was refused")', 'Error::new(ErrorKind::InvalidArgument, "the duration was refused")', 'd1_the_duration_guard'),
+
+  mutant('entries never lapse', ENTRY, 'row.filter(|head| !head.expires_at.is_some_and(|deadline| deadline.lapsed(now)))', '{ let _ = now; row }', 'e3_a_lapsed_entry'),
+  mutant('entries with a ttl are never live', ENTRY, 'row.filter(|head| !head.expires_at.is_some_and(|deadline| deadline.lapsed(now)))', '{ let _ = now; row.filter(|head| head.expires_at.is_none()) }', 'e3_a_lapsed_entry'),
+  mutant('a put sees lapsed entries', ENTRY, 'let current = live(row, now).map(|head| head.version);', 'let current = row.map(|head| head.version);', 'e3_a_lapsed_entry'),
+  mutant('a loser is not told the version', ENTRY, 'Err(current)', 'Err(None)', 'e2_create_lets'),
+  mutant('a create overwrites', ENTRY, 'PutMode::Create => current.is_none(),', 'PutMode::Create => true,', 'e2_create_lets'),
+  mutant('a replace needs an entry', ENTRY, 'PutMode::Replace => true,', 'PutMode::Replace => current.is_some(),', 'e2_replace'),
+  mutant('an update takes any version', ENTRY, 'PutMode::Update(version) => current == Some(Some(version)),', 'PutMode::Update(_) => current.is_some(),', 'e2_update'),
+  mutant('an update creates', ENTRY, 'PutMode::Update(version) => current == Some(Some(version)),', 'PutMode::Update(version) => current.is_none_or(|c| c == Some(version)),', 'e2_update'),
+  mutant('a create publishes nothing', ENTRY, 'mode == PutMode::Create', '{ let _ = mode; false }', 'e6_create'),
+  mutant('every put publishes', ENTRY, 'mode == PutMode::Create', '{ let _ = mode; true }', 'e6_other_modes'),
+  mutant('a losing create publishes nothing', ENTRY, 'publish: publishes(mode),', 'publish: publishes(mode) && current.is_none(),', 'e6_create'),
+  mutant('a write forgets its ttl', ENTRY, 'ttl.map(|ttl| now.after(ttl))', '{ let _ = (ttl, now); None }', 'e2_replace'),
+  mutant('a touch resurrects', ENTRY, 'live(row, now).map(|_| now.after(ttl))', 'row.map(|_| now.after(ttl))', 'e3_a_lapsed_entry'),
+  mutant('a touch adds', ENTRY, 'live(row, now).map(|_| now.after(ttl))', 'live(row, now).map(|head| head.expires_at.unwrap_or(now).after(ttl))', 'e3_touch'),
+  mutant('a delete finds lapsed entries', ENTRY, 'live(row, now).is_some_and(|head| if_version', '{ let _ = now; row }.is_some_and(|head| if_version', 'e3_a_lapsed_entry'),
+  mutant('a delete takes any version', ENTRY, 'if_version.is_none_or(|version| version == head.version)', 'if_version.is_none_or(|version| version.get() > 0 || version == head.version)', 'e4_delete'),
+  mutant('a delete needs a version', ENTRY, 'if_version.is_none_or(|version| version == head.version)', 'if_version.is_some_and(|version| version == head.version)', 'e4_delete'),
+
+  mutant('a changeset ignores its guards', CHANGESET, 'lock::guard(row, name, token, now)?;', 'let _ = lock::guard(row, name, token, now);', 't1_a_transaction_is_guarded'),
+  mutant('a changeset ignores its checks', CHANGESET, 'if !holds(expect, row, now) {', 'if !holds(expect, row, now) && false {', 't3_there_is_no_write_skew'),
+  mutant('checks are judged before guards', CHANGESET, `    for (name, token) in changeset.guards() {
+        let row = rows.grant(name)?;
+        lock::guard(row, name, token, now)?;
+    }
+    for (key, ops) in changeset.keys() {
+        if let Some(expect) = ops.check {
+            let row = rows.head(key)?;
+            if !holds(expect, row, now) {
+                return Err(conflict().into());
+            }
+        }
+    }`, `    for (key, ops) in changeset.keys() {
+        if let Some(expect) = ops.check {
+            let row = rows.head(key)?;
+            if !holds(expect, row, now) {
+                return Err(conflict().into());
+            }
+        }
+    }
+    for (name, token) in changeset.guards() {
+        let row = rows.grant(name)?;
+        lock::guard(row, name, token, now)?;
+    }`, 't3_guards_are_judged'),
+  mutant('a check sees lapsed entries', CHANGESET, 'let current = entry::live(row, now).map(|head| head.version);', 'let current = { let _ = now; row }.map(|head| head.version);', 't3_what_was_read'),
+  mutant('absence always holds', CHANGESET, 'Expect::Absent => current.is_none(),', 'Expect::Absent => true,', 't3_absence'),
+  mutant('any version will do', CHANGESET, 'Expect::Version(version) => current == Some(version),', 'Expect::Version(version) => current >= Some(version),', 't3_what_was_read'),
+  mutant('a missing version will do', CHANGESET, 'Expect::Version(version) => current == Some(version),', 'Expect::Version(version) => current.is_none_or(|c| c == version),', 't3_what_was_read'),
+  mutant('a conflict is no conflict', CHANGESET, 'ErrorKind::Conflict,', 'ErrorKind::LeaseLost,', 't3_there_is_no_write_skew'),
+  mutant('a commit forgets ttls', CHANGESET, 'entry::deadline(ttl, now)', 'entry::deadline(ttl, now).filter(|_| false)', 't1_ttls'),
+  mutant('a commit tells no versions', CHANGESET, 'commit.versions.push((key.clone(), version));', 'let _ = version;', 't4_a_changeset_is_committed'),
+  mutant('a commit deletes nothing', CHANGESET, 'Some(EntryWrite::Delete) => rows.remove(&key)?,', 'Some(EntryWrite::Delete) => {}', 't4_a_changeset_is_committed'),
+  mutant('a commit unstages nothing', CHANGESET, 'if unstage {', 'if unstage && false {', 't4_a_changeset_is_committed'),
+  mutant('a commit stages nothing', CHANGESET, 'if let Some((visible_after, restage)) = stage {', 'if let Some((visible_after, restage)) = stage.filter(|_| false) {', 't4_a_changeset_is_committed'),
+  mutant('a commit stages before it unstages', CHANGESET, `        if unstage {
+            rows.unstage(&key)?;
+        }
+        if let Some((visible_after, restage)) = stage {
+            rows.stage(&key, visible_after, restage)?;
+        }`, `        if let Some((visible_after, restage)) = stage {
+            rows.stage(&key, visible_after, restage)?;
+        }
+        if unstage {
+            rows.unstage(&key)?;
+        }`, 't4_a_changeset_is_committed'),
+
+  mutant('staging the same deadline voids a claim', WINDOW, 'Some(old) if old.visible_after == visible_after => None,', 'Some(old) if old.visible_after == visible_after && old.claim.is_none() => None,', 'w5_r16'),
+  mutant('staging keeps what moves', WINDOW, '(restage == Restage::Move).then_some', '(restage == Restage::Keep).then_some', 'w2_a_new_deadline'),
+  mutant('staging always moves', WINDOW, '(restage == Restage::Move).then_some', '(restage == Restage::Move || restage == Restage::Keep).then_some', 'w2_r1'),
+  mutant('a move keeps the claim', WINDOW, 'Some(_) => (restage == Restage::Move).then_some(Row::new(visible_after)),', 'Some(old) => (restage == Restage::Move).then_some(Row { visible_after, claim: old.claim }),', 'w5_r16'),
+  mutant('due only after its instant', WINDOW, 'row.visible_after <= now &&', 'row.visible_after < now &&', 'w3_take'),
+  mutant('claimed rows are available', WINDOW, '&& row.claim.is_none_or(|(_, until)| until.lapsed(store_now))', '&& { let _ = store_now; true }', 'k7_w5_claims'),
+  mutant('a claimed row is never available again', WINDOW, '&& row.claim.is_none_or(|(_, until)| until.lapsed(store_now))', '&& { let _ = store_now; row.claim.is_none() }', 'w5_r9'),
+  mutant("claims lapse by the caller's clock", WINDOW, '&& row.claim.is_none_or(|(_, until)| until.lapsed(store_now))', '&& { let _ = store_now; row.claim.is_none_or(|(_, until)| until.lapsed(now)) }', 'w5_claims_lapse_by'),
+  mutant('any claim settles', WINDOW, '.is_some_and(|(claim, until)| claim == id && !until.lapsed(store_now))', '.is_some_and(|(claim, until)| (claim == id || claim != id) && !until.lapsed(store_now))', 'w5_only_the_claims_own'),
+  mutant('a lapsed claim settles', WINDOW, '.is_some_and(|(claim, until)| claim == id && !until.lapsed(store_now))', '.is_some_and(|(claim, until)| claim == id && until == until.max(store_now.min(until)))', 'w5_a_lapsed_claim'),
+  mutant('what is unclaimed settles', WINDOW, 'row.is_some_and(|row| row.claimed_by(id, store_now))', 'row.is_some_and(|row| row.claim.is_none() || row.claimed_by(id, store_now))', 'w5_requeue'),
+  mutant('a requeued row keeps its instant', WINDOW, 'settle(row, id, store_now).then_some(Row::new(visible_after))', 'settle(row, id, store_now).then_some(Row::new(row.map_or(visible_after, |r| r.visible_after)))', 'w5_requeue'),
+  mutant('a requeued row stays claimed', WINDOW, 'settle(row, id, store_now).then_some(Row::new(visible_after))', 'settle(row, id, store_now).then_some(Row { visible_after, claim: row.and_then(|r| r.claim) })', 'w5_requeue'),
+  mutant('anybody requeues', WINDOW, 'settle(row, id, store_now).then_some(Row::new(visible_after))', '{ let _ = (id, store_now); row.map(|_| Row::new(visible_after)) }', 'w5_only_the_claims_own'),
+
+  mutant('512 bytes are too long', NAME, '1..=MAX_NAME_BYTES => Ok(()),', '1..MAX_NAME_BYTES => Ok(()),', 'n1_n2_strange'),
+  mutant('characters are counted, not bytes', NAME, 'check_length(what, text.len())?;', 'check_length(what, text.chars().count())?;', 'n1_what_is_no_name'),
+  mutant('UTF-16 is counted, not bytes', NAME, 'check_length(what, text.len())?;', 'check_length(what, text.encode_utf16().count())?;', 'n1_what_is_no_name'),
+  mutant('U+0000 is let in', NAME, "text.contains('\\0')", "text == \"\\0\"", 'n1_what_is_no_name'),
+  mutant('white space alone is a name', NAME, 'text.chars().all(char::is_whitespace)', "text == \" \"", 'n1_what_is_no_name'),
+  mutant('white space is trimmed away', NAME, 'text.chars().all(char::is_whitespace)', 'text.starts_with(char::is_whitespace)', 'n1_n2_strange'),
+  mutant('reserved names are let in', NAME, 'if name.starts_with(RESERVED_PREFIX) {', 'if name == RESERVED_PREFIX {', 'n3_reserved'),
+  mutant('a reserved word in the middle is refused', NAME, 'if name.starts_with(RESERVED_PREFIX) {', 'if name.contains(RESERVED_PREFIX) {', 'n1_n2_strange'),
+  mutant('the empty key is let in', KEY, 'if bytes == 0 || bytes > MAX_KEY_BYTES {', 'if bytes > MAX_KEY_BYTES {', 'e1_keys'),
+  mutant('1024 bytes are too long', KEY, 'if bytes == 0 || bytes > MAX_KEY_BYTES {', 'if bytes == 0 || bytes >= MAX_KEY_BYTES {', 'e1_keys'),
+
+  mutant('the owner is judged before the name', VALIDATE, `        name: LockName::new(name)?,
+        owner: Owner::new(owner)?,
+        ttl: ttl.try_into()?,`, `        owner: Owner::new(owner)?,
+        name: LockName::new(name)?,
+        ttl: ttl.try_into()?,`, 'n4_'),
+  mutant('the duration is judged before the owner', VALIDATE, `        name: LockName::new(name)?,
+        owner: Owner::new(owner)?,
+        ttl: ttl.try_into()?,`, `        name: LockName::new(name)?,
+        ttl: ttl.try_into()?,
+        owner: Owner::new(owner)?,`, 'n4_'),
+  mutant('a closed store is noticed first', VALIDATE, '    let request = Acquire {', '    gate.check()?;\n    let request = Acquire {', 'n4_'),
+  mutant('a closed store is open', 'core/src/store.rs', 'if self.0.load(Ordering::SeqCst) {', 'if false && self.0.load(Ordering::SeqCst) {', 'c1_after_close'),
+  mutant('the largest value is refused', VALIDATE, 'if bytes <= limit {', 'if bytes < limit {', 'e1_values'),
+  mutant('the guard is judged before the ttl', VALIDATE, `        ttl: ttl.map(TryInto::try_into).transpose()?,
+        guard: guard
+            .map(|(name, token)| Ok::<_, Error>((LockName::new(name)?, token)))
+            .transpose()?,`, `        guard: guard
+            .map(|(name, token)| Ok::<_, Error>((LockName::new(name)?, token)))
+            .transpose()?,
+        ttl: ttl.map(TryInto::try_into).transpose()?,`, 'n4_'),
+
+  mutant('reads are not checked', TX, 'seen.ops.check = Some(', 'let _ = Some(', 't3_there_is_no_write_skew'),
+  mutant('own writes are not seen', TX, 'match &seen.ops.write {', 'match &seen.ops.write.as_ref().filter(|_| false) {', 't1_a_transaction_reads'),
+  mutant('a create in a transaction publishes nothing', TX, 'if rules::entry::publishes(mode) {', 'if false && rules::entry::publishes(mode) {', 't4_e6'),
+  mutant('a losing put in a transaction writes', TX, 'if !rules::entry::wins(version, mode) {', 'if false && !rules::entry::wins(version, mode) {', 't1_a_transaction_reads'),
+  mutant('a delete in a transaction deletes nothing', TX, 'self.seen(key).ops.write = Some(EntryWrite::Delete);', 'let _ = self.seen(key);', 't1_'),
+  mutant('keeping forgets what the transaction staged', TX, '(Some(_), Restage::Keep) => {}', '(Some(_), Restage::Keep) if false => {}', 't4_the_last_word'),
+  mutant('two tokens guard one lock', TX, 'Some(other) if *other != token => Err', 'Some(other) if false && *other != token => Err', 't1_a_transaction_is_guarded'),
+
+  mutant('a key is checked for two things', BUILDER, 'Some(other) if other != expect => {', 'Some(other) if false && other != expect => {', 't4_contradictions'),
+  mutant('a key is written twice', BUILDER, 'if ops.write.is_some() {', 'if false && ops.write.is_some() {', 't4_contradictions'),
+  mutant('a key is staged twice', BUILDER, 'if ops.stage.is_some() {', 'if false && ops.stage.is_some() {', 't4_contradictions'),
+  mutant('a create in a changeset checks nothing', BUILDER, 'PutMode::Create => self.check(key.borrowed(), Expect::Absent)?,', 'PutMode::Create => {}', 't4_a_write_brings'),
+  mutant('an update in a changeset checks nothing', BUILDER, 'PutMode::Update(version) => self.check(key.borrowed(), Expect::Version(version))?,', 'PutMode::Update(_) => {}', 't4_a_write_brings'),
+  mutant('the items of a changeset are not capped', BUILDER, 'if self.guards.len() + self.keys.len() + items > MAX_CHANGESET_ITEMS {', 'if items > MAX_CHANGESET_ITEMS {', 't3_the_size'),
+  mutant('the bytes of a changeset are not capped', BUILDER, 'if self.bytes.saturating_add(bytes) > MAX_CHANGESET_BYTES {', 'if bytes > MAX_CHANGESET_BYTES {', 't3_the_bytes'),
+];
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+const args = process.argv.slice(2);
+const only = args.includes('--only') ? args[args.indexOf('--only') + 1] : '';
+const chosen = MUTANTS.filter(({ what, file, by }) => `${file} ${what} ${by}`.includes(only));
+if (args.includes('--list')) {
+  for (const { what, file, by } of chosen) console.log(`${file}: ${what} -> ${by}`);
+  process.exit(0);
+}
+
+// The copy: what git knows or would add, of what the list needs to compile. Files that are the same keep their time
+// stamps, so that a second run compiles little.
+const work = join(root, 'target/mutants');
+const tree = join(work, 'tree');
+const manifest = readFileSync(join(root, 'Cargo.toml'), 'utf8');
+const members = ['core', 'mem', 'tests'];
+const files = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard', '--', 'Cargo.lock', 'core', 'mem', 'tests/Cargo.toml', 'tests/src', 'tests/tests'], { cwd: root })
+  .toString()
+  .split('\0')
+  .filter((file) => file && existsSync(join(root, file)));
+const put = (file, text) => {
+  const to = join(tree, file);
+  if (existsSync(to) && readFileSync(to).equals(Buffer.from(text))) return;
+  mkdirSync(dirname(to), { recursive: true });
+  writeFileSync(to, text);
+};
+rmSync(join(tree, 'Cargo.lock'), { force: true });
+for (const file of files) put(file, readFileSync(join(root, file)));
+// The other engines are no part of it: a mutant compiles only what the list on the memory engine needs.
+const OTHER_ENGINES = /\[target\.'cfg\(not\(target_arch = "wasm32"\)\)'\.dev-dependencies\][\s\S]*?^(?=\[)/m;
+put('tests/Cargo.toml', readFileSync(join(root, 'tests/Cargo.toml'), 'utf8').replace(OTHER_ENGINES, ''));
+put('Cargo.toml', manifest.replace(/^members = .*$/m, `members = ${JSON.stringify(members)}`));
+
+// null: does not compile; else the cases that failed.
+function redCases() {
+  const { stdout, stderr, status } = spawnSync('cargo', ['test', '--quiet', '-p', 'alkstore-tests', '--test', 'mem', '--', '--format=pretty'], {
+    cwd: tree,
+    encoding: 'utf8',
+    maxBuffer: 1 << 28,
+    env: { ...process.env, CARGO_TARGET_DIR: join(work, 'target'), RUSTFLAGS: '-Awarnings', RUST_BACKTRACE: '0', CARGO_INCREMENTAL: '1' },
+  });
+  const red = [...stdout.matchAll(/^test mem::(\w+) \.\.\. FAILED$/gm)].map(([, name]) => name);
+  if (status !== 0 && red.length === 0) console.error(stderr.slice(-3000));
+  return status !== 0 && red.length === 0 ? null : red;
+}
+
+const unbroken = redCases();
+if (unbroken === null || unbroken.length > 0) {
+  console.error(`mutants: the list fails on the unbroken rules: ${unbroken ?? 'it does not compile'}`);
+  process.exit(1);
+}
+
+let wrong = 0;
+for (const { what, file, from, to, by } of chosen) {
+  const path = join(tree, file);
+  const whole = readFileSync(path, 'utf8');
+  const parts = whole.split(from);
+  let verdict;
+  if (parts.length !== 2) {
+    verdict = `STALE: the text to change is there ${parts.length - 1} times`;
+  } else {
+    writeFileSync(path, parts.join(to));
+    const red = redCases();
+    writeFileSync(path, whole);
+    if (red === null) verdict = 'STALE: the mutant does not compile';
+    else if (red.length === 0) verdict = 'SURVIVED';
+    else if (!by || !red.some((name) => name.startsWith(by))) verdict = `KILLED BY OTHERS than ${by}: ${red.join(' ')}`;
+    else verdict = `killed by ${red.find((name) => name.startsWith(by))}, ${red.length} red`;
+  }
+  if (!verdict.startsWith('killed')) wrong += 1;
+  console.log(`${file}: ${what}: ${verdict}`);
+}
+console.log(`mutants: ${chosen.length - wrong} of ${chosen.length} killed as expected`);
+process.exit(wrong === 0 ? 0 : 1);

@@ -39,7 +39,7 @@ mod window;
 
 // The list for JavaScript, and the model, which needs threads' worth of a machine.
 #[cfg(target_arch = "wasm32")]
-mod js;
+pub mod js;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod model;
 

@@ -195,6 +195,11 @@ impl Cluster {
         format!("host='{socket}' user=postgres dbname=postgres")
     }
 
+    /// The folder that holds its socket, `.s.PGSQL.5432`.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Kills the server and its children with signal 9 and waits for its end.
     pub fn kill(&mut self) -> Result<(), String> {
         self.order("kill").map(drop)

@@ -1,6 +1,7 @@
 //! Entries and changesets on Postgres: writers that wait for each other, with a connection that is paused at the step
 //! in question, and changesets inside the caller's own transaction.
 #![cfg(unix)]
+#![allow(clippy::expect_used, clippy::unwrap_used)] // what a test cannot go on without
 
 mod postgres_support;
 

@@ -4,6 +4,7 @@
 //! Every call is recorded with the instants before and after it, by the clock of the machine, which is the server's
 //! too. What is judged is what those instants leave no doubt about.
 #![cfg(unix)]
+#![allow(clippy::expect_used, clippy::unwrap_used)] // what a test cannot go on without
 
 mod postgres_support;
 

@@ -1,6 +1,7 @@
 //! Named locks on Postgres: the interleavings that only a server with many connections can show, each with a
 //! connection that is paused at the step in question.
 #![cfg(unix)]
+#![allow(clippy::expect_used, clippy::unwrap_used)] // what a test cannot go on without
 
 mod postgres_support;
 

@@ -35,7 +35,17 @@ pub fn server() -> Option<&'static Server> {
 
 /// A throwaway server for one test alone, whatever `ALKSTORE_PG_URL` says; `None` as [`server`] has it.
 pub fn cluster(settings: &[&str]) -> Option<Cluster> {
-    Cluster::start(settings).map_err(|why| skip(&why)).ok()
+    cluster_with(settings, &[] as &[(&str, &str)])
+}
+
+/// The same with files of one's own in its folder of data: names and contents.
+pub fn cluster_with(
+    settings: &[impl AsRef<str>],
+    files: &[(&str, impl AsRef<[u8]>)],
+) -> Option<Cluster> {
+    Cluster::start(settings, files)
+        .map_err(|why| skip(&why))
+        .ok()
 }
 
 fn skip(why: &str) {
@@ -70,7 +80,7 @@ impl Server {
                 _cluster: None,
             });
         }
-        let cluster = Cluster::start(&[])?;
+        let cluster = Cluster::start(&[] as &[&str], &[] as &[(&str, &str)])?;
         Ok(Self {
             url: cluster.url(),
             _cluster: Some(cluster),
@@ -112,7 +122,10 @@ rm -rf "$folder"
 
 impl Cluster {
     /// Makes and starts a server; `settings` are further `name=value` lines of its configuration.
-    pub fn start(settings: &[&str]) -> Result<Self, String> {
+    fn start(
+        settings: &[impl AsRef<str>],
+        files: &[(&str, impl AsRef<[u8]>)],
+    ) -> Result<Self, String> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let bin = binaries()?;
         let user = unprivileged_user()?;
@@ -122,7 +135,7 @@ impl Cluster {
             COUNT.fetch_add(1, Ordering::Relaxed)
         ));
         fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        let made = Self::make(&bin, &folder, user, settings);
+        let made = Self::make(&bin, &folder, user, settings, files);
         if made.is_err() {
             let _ = fs::remove_dir_all(&folder);
         }
@@ -133,7 +146,8 @@ impl Cluster {
         bin: &Path,
         folder: &Path,
         user: Option<(u32, u32)>,
-        settings: &[&str],
+        settings: &[impl AsRef<str>],
+        files: &[(&str, impl AsRef<[u8]>)],
     ) -> Result<Self, String> {
         let told = |what: &str| {
             let what = what.to_owned();
@@ -156,12 +170,20 @@ impl Cluster {
                 String::from_utf8_lossy(&initdb.stderr)
             ));
         }
+        for (name, content) in files {
+            let file = data.join(name);
+            fs::write(&file, content).map_err(told(name))?;
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).map_err(told(name))?;
+            if let Some((uid, gid)) = user {
+                chown(&file, Some(uid), Some(gid)).map_err(told(name))?;
+            }
+        }
         let mut server = vec![
             "listen_addresses=".to_owned(),
             format!("unix_socket_directories={}", folder.display()),
             "max_connections=200".to_owned(),
         ];
-        server.extend(settings.iter().map(|&setting| setting.to_owned()));
+        server.extend(settings.iter().map(|setting| setting.as_ref().to_owned()));
         let mut shell = as_user(Path::new("/bin/sh"), user);
         shell
             .args(["-c", SHELL, "sh"])

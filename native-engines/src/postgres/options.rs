@@ -243,3 +243,30 @@ impl fmt::Debug for PgOptions {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_spoken_to_in_the_clear() {
+        for (url, verifies) in [
+            ("postgres://u@localhost/d", false),
+            ("postgres://u@127.0.0.1/d", false),
+            ("postgres://u@[::1]/d", false),
+            ("postgres://u@%2Fvar%2Frun/d", false),
+            ("host=db.example.org hostaddr=127.0.0.1", false),
+            ("host=localhost hostaddr=192.0.2.1", true),
+            ("postgres://u@192.0.2.1/d", true),
+            ("postgres://u@localhost,db.example.org/d", true),
+            ("postgres://u@localhost.example.org/d", true),
+            ("postgres://u@db.example.org/d?sslmode=disable", true),
+            ("postgres://u@db.example.org/d?sslmode=prefer", true),
+        ] {
+            let options = PgOptions::new(url).unwrap();
+            assert_eq!(options.verifies(), verifies, "{url}");
+            assert!(options.clone().tls(PgTls::Verify).verifies());
+            assert!(!options.tls(PgTls::InsecurePlaintext).verifies());
+        }
+    }
+}

@@ -21,11 +21,17 @@ const VERSION: i32 = 1;
 const STRIPES: u64 = 1024;
 
 const PARTS: &str = include_str!("schema.sql");
-const MANUAL_CLOCK: &str = "manual_clock";
 /// The language and the body of the clock. In SQL, so that it is inlined.
 const SYSTEM_CLOCK: (&str, &str) = (
     "sql",
     " SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8 * 1000 ",
+);
+
+/// The same for a clock that is moved by hand. Not in SQL, so that it is not inlined, and volatile, so that each call
+/// reads what the clock was last set to: a move during a wait is seen.
+const MANUAL_CLOCK: (&str, &str) = (
+    "plpgsql",
+    " BEGIN RETURN (SELECT m.now FROM {schema}.manual_clock m); END ",
 );
 
 /// A schema's name, ready for use in statements.
@@ -47,13 +53,26 @@ impl Schema {
         &self.name
     }
 
-    /// `text` with `{schema}` and its like filled in.
+    /// `text` with `{schema}` and its like filled in; in one pass, since a schema's name may look like one of them.
     pub(super) fn fill(&self, text: &str) -> String {
-        let revision = format!("{}.revision", self.quoted).replace('\'', "''");
-        text.replace("{keys}", &self.class("keys").to_string())
-            .replace("{names}", &self.class("names").to_string())
-            .replace("{revision}", &format!("'{revision}'"))
-            .replace("{schema}", &self.quoted)
+        let literal = format!("'{}.revision'", self.quoted.replace('\'', "''"));
+        let parts = [
+            ("{schema}", self.quoted.clone()),
+            ("{revision}", literal),
+            ("{keys}", self.class("keys").to_string()),
+            ("{names}", self.class("names").to_string()),
+        ];
+        let mut filled = String::with_capacity(text.len() * 2);
+        let mut rest = text;
+        while let Some(brace) = rest.find('{') {
+            let (before, from) = rest.split_at(brace);
+            filled.push_str(before);
+            let part = parts.iter().find(|(part, _)| from.starts_with(part));
+            let (taken, put) = part.map_or(("{", "{"), |(part, put)| (*part, put.as_str()));
+            filled.push_str(put);
+            rest = &from[taken.len()..];
+        }
+        filled + rest
     }
 
     /// The class of the advisory locks on `what`: two stores in one database hardly ever share one, and lose only
@@ -62,13 +81,6 @@ impl Schema {
         let [.., a, b, c, d] =
             hash(format!("alkstore {what} {}", self.name).as_bytes()).to_be_bytes();
         i32::from_be_bytes([a, b, c, d])
-    }
-
-    /// Not SQL, so that it is not inlined, and volatile, so that each call reads what the clock was last set to: also
-    /// a move during a wait is seen.
-    fn manual_clock(&self) -> (&'static str, String) {
-        let body = self.fill(" BEGIN RETURN (SELECT m.now FROM {schema}.manual_clock m); END ");
-        ("plpgsql", body)
     }
 
     /// Makes what is missing, and checks what is there.
@@ -138,23 +150,21 @@ impl Schema {
         if let Some(start) = options.manual_clock {
             if !found.contains_key("clock") {
                 missing.push(self.fill(&format!(
-                    "CREATE TABLE {{schema}}.{MANUAL_CLOCK} (now bigint NOT NULL);\
-                     INSERT INTO {{schema}}.{MANUAL_CLOCK} VALUES ({})",
+                    "CREATE TABLE {{schema}}.manual_clock (now bigint NOT NULL);\
+                     INSERT INTO {{schema}}.manual_clock VALUES ({})",
                     start.as_nanos()
                 )));
             }
         }
         let (language, body) = if options.manual_clock.is_some() {
-            self.manual_clock()
+            MANUAL_CLOCK
         } else {
-            (SYSTEM_CLOCK.0, SYSTEM_CLOCK.1.to_owned())
+            SYSTEM_CLOCK
         };
         for part in PARTS.split("\n--: ").skip(1) {
             let (name, sql) = part.split_once('\n').unwrap_or_default();
             if !found.contains_key(name) {
-                let sql = sql
-                    .replace("{clock}", &body)
-                    .replace("{language}", language);
+                let sql = sql.replace("{clock}", body).replace("{language}", language);
                 missing.push(self.fill(&sql));
             }
         }
@@ -191,7 +201,7 @@ impl Schema {
         let refuse = |text: String| Err(Error::new(ErrorKind::InvalidArgument, text));
         let clock = found.get("clock").and_then(Option::as_deref);
         let is_system = clock == Some(SYSTEM_CLOCK.1);
-        let is_manual = clock == Some(self.manual_clock().1.as_str());
+        let is_manual = clock == Some(self.fill(MANUAL_CLOCK.1).as_str());
         match (options.manual_clock.is_some(), is_system, is_manual) {
             (false, true, _) | (true, _, true) => {}
             (false, _, true) => {
@@ -305,7 +315,7 @@ fn writing(error: tokio_postgres::Error) -> Error {
 /// The statements that read and set a manual clock.
 pub(super) fn set_manual_clock(schema: &Schema, to: Timestamp) -> String {
     schema.fill(&format!(
-        "UPDATE {{schema}}.{MANUAL_CLOCK} SET now = {}",
+        "UPDATE {{schema}}.manual_clock SET now = {}",
         to.as_nanos()
     ))
 }

@@ -23,12 +23,21 @@ const READING = 1;
 const POISONED = 2;
 
 const encoder = new TextEncoder();
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
 export class Core {
   /** @param {WebAssembly.Module} module */
   constructor(module, { clock, maxLocks, maxEntries, maxBytes }) {
     const glue = createGlue();
     this.wasm = glue.start(new WebAssembly.Instance(module, glue.imports).exports);
+    // Those of the hot paths, at hand. None is called without a look at `state` before.
+    ({
+      try_lock_by: this.tryLockBy,
+      renew_by: this.renewBy,
+      release_by: this.releaseBy,
+      get_by: this.getBy,
+      put_by: this.putBy,
+    } = this.wasm);
     this.wasm.create(...randoms(), maxLocks, maxEntries, maxBytes);
     this.inputAt = this.wasm.input();
     this.outputAt = this.wasm.output();
@@ -106,6 +115,11 @@ export class Core {
     const { read, written } = encoder.encodeInto(text, bytes);
     if (read < text.length) this.tooLong(what, utf8Length(text));
     return written;
+  }
+
+  /** Remembers the place that the last call left behind for the name or key that it was given. */
+  learn(places, bytes, slot, generation) {
+    places.learn(this.part(0).subarray(0, bytes), slot, generation);
   }
 
   tooLong(what, length) {
@@ -219,11 +233,13 @@ class Places {
     return place;
   }
 
-  /** Remembers a place, unless its name was given it only now: each new name gets a higher generation. */
-  learn(name, slot, generation) {
+  /**
+   * Remembers a place, unless its name was given it only now: each new name gets a higher generation. `bytes` are those
+   * of the name, of which a text is made anew: a piece of a long text would keep the whole of it alive.
+   */
+  learn(bytes, slot, generation) {
     if (generation > this.newest) this.newest = generation;
-    // A copy, since an engine keeps the whole of a long text alive for a piece of it.
-    else if (slot !== NONE) this.set(` ${name}`.slice(1), { slot: slot >>> 0, generation: generation >>> 0 });
+    else if (slot !== NONE) this.set(decoder.decode(bytes), { slot, generation });
   }
 
   set(name, place) {

@@ -84,7 +84,7 @@ function find(core, key, now) {
     now ??= core.now();
     let value;
     try {
-      value = core.wasm.get_by(place.slot, place.generation, now);
+      value = core.getBy(place.slot, place.generation, now);
     } catch (trap) {
       throw core.trapped(trap);
     }
@@ -93,7 +93,7 @@ function find(core, key, now) {
   }
   const keyBytes = core.writeKey(key, KEY, 0);
   const value = core.call('get', keyBytes, now ?? core.now());
-  if (value !== null && typeof key === 'string') core.keys.learn(key, core.left(2), core.left(3));
+  if (value !== null && typeof key === 'string') core.learn(core.keys, keyBytes, core.left(2) >>> 0, core.left(3) >>> 0);
   return value;
 }
 
@@ -107,7 +107,7 @@ function write(core, key, value, { ttl, ifVersion, guard }, create, call, now) {
   now ??= core.now();
   let stored;
   try {
-    stored = core.wasm.put_by(place.slot, place.generation, copy, copy.length, create, version, ttl !== undefined, millis, now);
+    stored = core.putBy(place.slot, place.generation, copy, copy.length, create, version, ttl !== undefined, millis, now);
   } catch (trap) {
     throw core.trapped(trap);
   }
@@ -132,6 +132,6 @@ function writeByKey(core, key, value, ttl, ifVersion, guard, create, call, now) 
   const guardBytes = guardName === undefined ? NONE : core.write(guardName, NAME, 1);
   now ??= core.now();
   const stored = core.call('put', keyBytes, copy, copy.length, create, version, ttl !== undefined, millis, guardBytes, guardToken ?? 0, now);
-  if (typeof key === 'string') core.keys.learn(key, core.left(2), core.left(3));
+  if (typeof key === 'string') core.learn(core.keys, keyBytes, core.left(2) >>> 0, core.left(3) >>> 0);
   return stored;
 }

@@ -45,7 +45,7 @@ class Held {
     const now = core.now();
     let renewed = 0;
     try {
-      if (lease.#slot !== NONE) renewed = core.wasm.renew_by(lease.#slot, lease.#generation, lease.token, millis, now);
+      if (lease.#slot !== NONE) renewed = core.renewBy(lease.#slot, lease.#generation, lease.token, millis, now);
     } catch (trap) {
       throw core.trapped(trap);
     }
@@ -66,7 +66,7 @@ class Held {
     core.enter();
     let released = 0;
     try {
-      if (lease.#slot !== NONE) released = core.wasm.release_by(lease.#slot, lease.#generation, lease.token);
+      if (lease.#slot !== NONE) released = core.releaseBy(lease.#slot, lease.#generation, lease.token);
     } catch (trap) {
       throw core.trapped(trap);
     }
@@ -207,25 +207,26 @@ export function acquire(core, Kind, name, options) {
     if (token === 0) return null;
     const slot = core.left(1) >>> 0;
     const generation = core.left(2) >>> 0;
-    core.names.learn(name, slot, generation);
+    core.learn(core.names, nameBytes, slot, generation);
     return new Kind(core, name, owner, token, core.left(0), millis, slot, generation);
   }
   const ownerBytes = owner === undefined ? NONE : writeOwner(core, owner, undefined);
   const now = core.now();
   let token;
   try {
-    token = core.wasm.try_lock_by(place.slot, place.generation, ownerBytes, millis, now);
+    token = core.tryLockBy(place.slot, place.generation, ownerBytes, millis, now);
   } catch (trap) {
     throw core.trapped(trap);
   }
   if (token > 0) return new Kind(core, name, owner, token, core.left(0), millis, place.slot, place.generation);
   if (token === 0) return null;
   if (token !== ENDED) throw core.error();
-  token = core.call('try_lock', core.write(name, NAME, 0), ownerBytes, millis, now);
+  const nameBytes = core.write(name, NAME, 0);
+  token = core.call('try_lock', nameBytes, ownerBytes, millis, now);
   if (token === 0) return null;
   const slot = core.left(1) >>> 0;
   const generation = core.left(2) >>> 0;
-  core.names.set(name, { slot, generation });
+  core.learn(core.names, nameBytes, slot, generation);
   return new Kind(core, name, owner, token, core.left(0), millis, slot, generation);
 }
 

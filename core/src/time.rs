@@ -41,8 +41,8 @@ impl Timestamp {
     /// Milliseconds from the epoch, as JavaScript takes it. Exact to the microsecond or better in this century.
     #[allow(clippy::cast_precision_loss)] // the whole milliseconds are exact until the year 2262
     pub fn as_millis(self) -> f64 {
-        let whole = self.0.div_euclid(NANOS_PER_MILLI);
-        let rest = self.0.rem_euclid(NANOS_PER_MILLI);
+        let whole = self.0 / NANOS_PER_MILLI;
+        let rest = self.0 - whole * NANOS_PER_MILLI;
         whole as f64 + rest as f64 / NANOS_PER_MILLI as f64
     }
 
@@ -179,14 +179,21 @@ impl From<TtlError> for Error {
 }
 
 /// Whole and fractional milliseconds are converted apart: their product in floating point would lose nanoseconds.
-#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)] // `as` saturates, which is wanted
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss
+)] // `as` saturates, which is wanted
+#[inline]
 fn nanos_from_millis(millis: f64) -> i64 {
     let whole = millis as i64;
+    // A saturating multiplication is a long one, and this runs several times in each call from JavaScript.
+    if whole.unsigned_abs() >= (i64::MAX / NANOS_PER_MILLI) as u64 {
+        return if whole < 0 { i64::MIN } else { i64::MAX };
+    }
     let scaled = (millis - whole as f64) * NANOS_PER_MILLI as f64;
     let rounded = (scaled + if scaled < 0.0 { -0.5 } else { 0.5 }) as i64;
-    whole
-        .saturating_mul(NANOS_PER_MILLI)
-        .saturating_add(rounded)
+    whole * NANOS_PER_MILLI + rounded
 }
 
 #[cfg(feature = "serde")]

@@ -4,7 +4,7 @@
 //   import * as alkstore from 'alkstore';
 //   import * as list from './list.js';        // wasm-bindgen --target web
 //   await list.default();
-//   const { failed } = conformance(alkstore, list, console.log);
+//   const { failed } = await conformance(alkstore, list, console.log);
 //
 // `list.js` is made from the library of this crate:
 //
@@ -12,11 +12,13 @@
 //   wasm-bindgen --target web --out-dir DIR --out-name list target/wasm32-unknown-unknown/debug/alkstore_tests.wasm
 
 /** Runs every case, and prints a line for each as Rust's test runner does. */
-export function conformance(alkstore, list, print) {
+export async function conformance(alkstore, list, print) {
   let passed = 0;
   const failures = [];
   for (const name of list.cases()) {
     try {
+      // A breath between the cases, in which the memory of the last one's stores can be reclaimed.
+      await new Promise((next) => setTimeout(next));
       runCase(alkstore, list, name);
       passed += 1;
       print(`test npm::${name} ... ok`);

@@ -34,7 +34,7 @@ extern "C" {
 }
 
 thread_local! {
-    static FIXTURES: RefCell<Vec<JsFixture>> = const { RefCell::new(Vec::new()) };
+    static FIXTURES: RefCell<Vec<Option<JsFixture>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The names of all cases.
@@ -51,14 +51,17 @@ pub fn cases() -> Vec<String> {
 #[wasm_bindgen]
 pub fn run(name: &str, fixture: JsFixture) -> std::result::Result<(), JsValue> {
     let number = FIXTURES.with_borrow_mut(|fixtures| {
-        fixtures.push(fixture);
+        fixtures.push(Some(fixture));
         fixtures.len() - 1
     });
     let fixture = Npm {
         js: Js(number),
         clock: AtomicI64::new(START.as_nanos()),
     };
-    match crate::run(name, &fixture).now_or_never() {
+    let outcome = crate::run(name, &fixture).now_or_never();
+    // Its stores can go: a browser has room for some hundred of them at a time.
+    FIXTURES.with_borrow_mut(|fixtures| fixtures[number] = None);
+    match outcome {
         Some(Ok(())) => Ok(()),
         Some(Err(broken)) => Err(js_sys::Error::new(&broken.to_string()).into()),
         None => Err(js_sys::Error::new("the case waits for something").into()),
@@ -72,9 +75,12 @@ struct Js(usize);
 impl Js {
     fn call(self, operation: &str, arguments: &[JsValue]) -> Result<JsValue> {
         let arguments: Array = arguments.iter().collect();
-        FIXTURES
-            .with_borrow(|fixtures| fixtures[self.0].call(operation, &arguments))
-            .map_err(|thrown| error(&thrown))
+        FIXTURES.with_borrow(|fixtures| match &fixtures[self.0] {
+            Some(fixture) => fixture
+                .call(operation, &arguments)
+                .map_err(|thrown| error(&thrown)),
+            None => Err(shape("a call after the case's end")),
+        })
     }
 }
 

@@ -1,0 +1,245 @@
+//! Which store: its address, and how it is opened.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use alkstore::Store;
+use alkstore_native::postgres::{PgOptions, PgStore, PgTls};
+use alkstore_native::sqlite::SqliteOptions;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::exit::{Failure, Result, SYSTEM, USAGE};
+
+/// The variable that names the store.
+pub const URL: &str = "ALKSTORE_URL";
+
+/// The options of every verb that say which store. No value of them is checked by the parser of the arguments, which
+/// would show it: it may hold a password.
+#[derive(Clone, clap::Args)]
+#[command(next_help_heading = "Store")]
+pub struct PlaceArgs {
+    /// Where the locks are: sqlite:PATH or postgres://USER@HOST/DATABASE [default: a SQLite file of this user]
+    ///
+    /// The default is $XDG_STATE_HOME/alkstore/alkstore.db, or ~/.local/state/alkstore/alkstore.db. A password belongs
+    /// into the variable, not into the option, where other users of the machine can read it.
+    #[arg(long, global = true, env = URL, value_name = "URL", hide_env_values = true)]
+    store: Option<String>,
+
+    /// The Postgres schema that holds the store
+    #[arg(
+        long,
+        global = true,
+        env = "ALKSTORE_SCHEMA",
+        value_name = "NAME",
+        default_value = "alkstore"
+    )]
+    schema: String,
+
+    /// Trust the certificate authorities of this PEM file for the Postgres server, not those of the system
+    #[arg(long, global = true, env = "ALKSTORE_TLS_ROOTS", value_name = "FILE")]
+    tls_roots: Option<PathBuf>,
+
+    /// Speak to a Postgres server on the network in plain text: passwords and data can be read on the way
+    #[arg(long, global = true, conflicts_with = "tls_roots")]
+    insecure_plaintext: bool,
+
+    /// Work through a pooler such as PgBouncer in transaction mode
+    #[arg(long, global = true, env = "ALKSTORE_TRANSACTION_POOLER")]
+    transaction_pooler: bool,
+}
+
+/// What a verb does to a store that is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// Makes it.
+    Create,
+    /// Refuses: reading a mistyped path must not make an empty store.
+    Refuse,
+}
+
+enum Address {
+    Sqlite { path: PathBuf, is_default: bool },
+    Postgres(String),
+}
+
+/// An open store, and what drives its futures.
+pub struct Open {
+    // Before the runtime, on which its connections live.
+    pub store: Box<dyn Store>,
+    runtime: Runtime,
+}
+
+impl Open {
+    pub fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
+    /// Closes it; what it did is done already, so there is nothing to fail.
+    pub fn close(self) {
+        let _ = self.wait(self.store.close());
+    }
+}
+
+impl PlaceArgs {
+    /// Opens the store; each call may take up to `patience`.
+    pub fn open(&self, missing: Missing, patience: Duration) -> Result<Open> {
+        let address = self.address()?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::system("the runtime cannot be started", error))?;
+        let store: Box<dyn Store> = match address {
+            Address::Sqlite { path, is_default } => {
+                prepare(&path, is_default, missing)?;
+                let options = SqliteOptions::new().busy_limit(patience);
+                Box::new(runtime.block_on(options.open(&path))?)
+            }
+            Address::Postgres(connection) => {
+                let options = self.postgres(&connection)?.call_timeout(patience);
+                Box::new(runtime.block_on(PgStore::open(options))?)
+            }
+        };
+        Ok(Open { store, runtime })
+    }
+
+    /// The store in words, without secrets.
+    pub fn describe(&self) -> Result<String> {
+        Ok(match self.address()? {
+            Address::Sqlite { path, .. } => format!("sqlite:{}", path.display()),
+            Address::Postgres(connection) => {
+                let known = connection.parse::<tokio_postgres::Config>();
+                let database = known
+                    .ok()
+                    .and_then(|known| known.get_dbname().map(str::to_owned));
+                format!(
+                    "postgres, database {}, schema {}",
+                    database.as_deref().unwrap_or("of the user's name"),
+                    crate::output::printable(&self.schema)
+                )
+            }
+        })
+    }
+
+    /// The file of a SQLite store.
+    pub fn file(&self) -> Result<Option<PathBuf>> {
+        Ok(match self.address()? {
+            Address::Sqlite { path, .. } => Some(path),
+            Address::Postgres(_) => None,
+        })
+    }
+
+    /// What a command under a lock needs to find the same store: variables, none of them secret.
+    pub fn variables(&self) -> Result<Vec<(&'static str, std::ffi::OsString)>> {
+        let mut variables = Vec::new();
+        match self.address()? {
+            Address::Sqlite { path, .. } => {
+                let path = std::path::absolute(&path).unwrap_or(path);
+                let mut url = std::ffi::OsString::from("sqlite:");
+                url.push(path);
+                variables.push((URL, url));
+            }
+            Address::Postgres(connection) => {
+                let known = connection.parse::<tokio_postgres::Config>();
+                if known.is_ok_and(|known| known.get_password().is_none()) {
+                    variables.push((URL, connection.into()));
+                }
+                variables.push(("ALKSTORE_SCHEMA", self.schema.clone().into()));
+                if let Some(roots) = &self.tls_roots {
+                    let roots = std::path::absolute(roots).unwrap_or_else(|_| roots.clone());
+                    variables.push(("ALKSTORE_TLS_ROOTS", roots.into()));
+                }
+            }
+        }
+        Ok(variables)
+    }
+
+    fn address(&self) -> Result<Address> {
+        let Some(url) = self.store.as_deref().filter(|url| !url.is_empty()) else {
+            return Ok(Address::Sqlite {
+                path: default_file()?,
+                is_default: true,
+            });
+        };
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            // Also as `sqlite:///absolute` and `sqlite://relative`, which is how some libraries write it.
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() || path == ":memory:" {
+                return Err(Failure::new(USAGE, "the store's address names no file")
+                    .advise("Write sqlite:PATH; a store in memory would end with this command."));
+            }
+            return Ok(Address::Sqlite {
+                path: path.into(),
+                is_default: false,
+            });
+        }
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Ok(Address::Postgres(url.to_owned()));
+        }
+        // The address is not shown: what it is wrong about may be where the password is.
+        Err(
+            Failure::new(USAGE, "the store's address is of no known kind").advise(format!(
+                "Write sqlite:PATH or postgres://USER@HOST/DATABASE in --store or {URL}."
+            )),
+        )
+    }
+
+    fn postgres(&self, connection: &str) -> Result<PgOptions> {
+        let mut options = PgOptions::new(connection)?
+            .schema(&self.schema)
+            .pool_size(2)
+            .transaction_pooler(self.transaction_pooler);
+        if self.insecure_plaintext {
+            options = options.tls(PgTls::InsecurePlaintext);
+        }
+        if let Some(file) = &self.tls_roots {
+            let pem = std::fs::read(file).map_err(|error| {
+                Failure::input(&format!("cannot read {}", file.display()), &error)
+            })?;
+            options = options.root_certificates(pem);
+        }
+        Ok(options)
+    }
+}
+
+/// The folder of the default store is ours to make; any other is the user's, and its absence may be a mistake.
+fn prepare(path: &Path, is_default: bool, missing: Missing) -> Result<()> {
+    if let (true, Some(folder)) = (is_default, path.parent()) {
+        return private_folder(folder)
+            .map_err(|error| Failure::system(&format!("cannot make {}", folder.display()), error));
+    }
+    if missing == Missing::Refuse && !path.exists() {
+        return Err(Failure::new(
+            crate::exit::STORE,
+            format!("there is no store at {}", path.display()),
+        )
+        .advise("Check the path, or make the store with `alkstore init`."));
+    }
+    Ok(())
+}
+
+fn private_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+fn default_file() -> Result<PathBuf> {
+    let absolute = |name: &str| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .or_else(|| absolute("LOCALAPPDATA"))
+        .map(|state| state.join("alkstore").join("alkstore.db"))
+        .ok_or_else(|| {
+            Failure::new(
+                SYSTEM,
+                "there is no home folder to keep the default store in",
+            )
+            .advise(format!("Name a store with --store or {URL}."))
+        })
+}

@@ -128,6 +128,8 @@ export class Core {
   }
 
   part(index) {
+    // What another call has written there must not be overwritten by the clock that it is reading.
+    if (this.state !== READY) this.refuse();
     // Memory that has grown is a new buffer; the views on the old one are empty.
     if (this.parts.length === 0 || this.parts[0].length === 0) {
       this.parts = [0, 1].map((part) => new Uint8Array(this.wasm.memory.buffer, this.inputAt + part * PART, PART));

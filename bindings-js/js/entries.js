@@ -117,8 +117,7 @@ function write(core, key, value, { ttl, ifVersion, guard }, create, call, now) {
 }
 
 function writeByKey(core, key, value, ttl, ifVersion, guard, create, call, now) {
-  const keyBytes = core.writeKey(key, KEY, 0);
-  let copy, guardName, guardToken, version;
+  let copy, version, guardName, guardToken;
   try {
     copy = copyOf(core, value);
     version = maybeRevision(ifVersion, `${call}: ifVersion`);
@@ -128,6 +127,8 @@ function writeByKey(core, key, value, ttl, ifVersion, guard, create, call, now) 
     core.call('check_key', core.writeKey(key, KEY, 0));
     throw error;
   }
+  // Only now, when no code of the user's runs any more that could use the input region.
+  const keyBytes = core.writeKey(key, KEY, 0);
   const millis = ttl === undefined ? 0 : duration(ttl);
   const guardBytes = guardName === undefined ? NONE : core.write(guardName, NAME, 1);
   now ??= core.now();

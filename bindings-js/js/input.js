@@ -45,8 +45,9 @@ const ALLOWED = 'an ArrayBuffer, a SharedArrayBuffer or a view on one, neither d
 export function bytesOf(value, what) {
   try {
     return viewOn(value);
-  } catch (cause) {
-    throw invalid(`the ${what} must be ${ALLOWED}`, cause);
+  } catch {
+    // Without the platform's error, whose text may show what was given.
+    throw invalid(`the ${what} must be ${ALLOWED}`);
   }
 }
 
@@ -66,7 +67,7 @@ export function duplicate(bytes) {
     return new Uint8Array(bytes);
   } catch (cause) {
     if (cause instanceof RangeError) throw new AlkError('CAPACITY', 'there is no memory left to copy the bytes', { cause });
-    throw invalid(`the value must be ${ALLOWED}`, cause);
+    throw invalid(`the value must be ${ALLOWED}`);
   }
 }
 

@@ -72,12 +72,7 @@ fn k13_a_fenced_write_that_waited_past_its_lease_writes_nothing() {
                         .await
                         .unwrap(),
                 ),
-                _ => drop(
-                    store
-                        .commit_changeset_in(&mut other, puts(&[b"k"]))
-                        .await
-                        .unwrap(),
-                ),
+                _ => drop(store.apply_in(&mut other, &puts(&[b"k"])).await.unwrap()),
             }
             let stale = {
                 let store = Arc::clone(&store);
@@ -136,7 +131,7 @@ fn e5_a_fenced_write_keeps_the_grant_until_it_commits() {
         let mut tx = raw.transaction().await.unwrap();
         let mut changeset = puts(&[b"k"]);
         changeset.guard(LockName::new("n").unwrap(), token).unwrap();
-        store.commit_changeset_in(&mut tx, changeset).await.unwrap();
+        store.apply_in(&mut tx, &changeset).await.unwrap();
 
         // A renewal passes; the grant of a successor, and a release, wait.
         assert!(lock.renew(SECOND).await.unwrap());
@@ -360,10 +355,7 @@ fn t5_business_rows_and_entries_commit_together_or_not_at_all() {
         for commits in [false, true] {
             let mut tx = raw.transaction().await.unwrap();
             tx.execute(&insert, &[]).await.unwrap();
-            let commit = store
-                .commit_changeset_in(&mut tx, puts(&[b"a", b"b"]))
-                .await
-                .unwrap();
+            let commit = store.apply_in(&mut tx, &puts(&[b"a", b"b"])).await.unwrap();
             assert_eq!(commit.versions.len(), 2);
             assert_eq!(
                 value(&store, b"a").await,
@@ -409,33 +401,25 @@ fn t5_a_refused_changeset_leaves_the_transaction_usable() {
             .unwrap();
         let mut conflict = puts(&[b"a"]);
         conflict.check(key(b"taken"), Expect::Absent).unwrap();
-        let refused = store
-            .commit_changeset_in(&mut tx, conflict)
-            .await
-            .unwrap_err();
+        let refused = store.apply_in(&mut tx, &conflict).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Conflict);
         let mut lost = puts(&[b"a"]);
         lost.guard(LockName::new("n").unwrap(), token).unwrap();
-        let refused = store.commit_changeset_in(&mut tx, lost).await.unwrap_err();
+        let refused = store.apply_in(&mut tx, &lost).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::LeaseLost);
         // One that is dropped in mid-way is rolled back to its savepoint as well.
         let mut other = place.client().await;
         let mut hold = other.transaction().await.unwrap();
-        store
-            .commit_changeset_in(&mut hold, puts(&[b"held"]))
-            .await
-            .unwrap();
-        let waits = store.commit_changeset_in(&mut tx, puts(&[b"a", b"held"]));
+        store.apply_in(&mut hold, &puts(&[b"held"])).await.unwrap();
+        let both = puts(&[b"a", b"held"]);
+        let waits = store.apply_in(&mut tx, &both);
         assert!(
             tokio::time::timeout(std::time::Duration::from_millis(50), waits)
                 .await
                 .is_err()
         );
         hold.rollback().await.unwrap();
-        store
-            .commit_changeset_in(&mut tx, puts(&[b"b"]))
-            .await
-            .unwrap();
+        store.apply_in(&mut tx, &puts(&[b"b"])).await.unwrap();
         tx.commit().await.unwrap();
 
         assert_eq!(value(&store, b"a").await, None);
@@ -458,7 +442,7 @@ fn t5_other_isolation_levels_are_refused() {
                 .start()
                 .await
                 .unwrap();
-            let refused: Result<_> = store.commit_changeset_in(&mut tx, puts(&[b"a"])).await;
+            let refused: Result<_> = store.apply_in(&mut tx, &puts(&[b"a"])).await;
             let refused = refused.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
             assert!(refused.to_string().contains("READ COMMITTED"), "{refused}");

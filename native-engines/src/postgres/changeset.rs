@@ -92,19 +92,19 @@ impl PgStore {
     /// tx.execute("INSERT INTO orders (id) VALUES ($1)", &[&7_i64]).await?;
     /// let mut changeset = Changeset::new();
     /// changeset.put(Key::new(&b"order/7"[..])?, (&b"receipt"[..]).into(), PutMode::Create, None)?;
-    /// store.commit_changeset_in(&mut tx, changeset).await?;
+    /// store.apply_in(&mut tx, &changeset).await?;
     /// tx.commit().await?;
     /// # Ok(()) }
     /// ```
-    pub async fn commit_changeset_in(
+    pub async fn apply_in(
         &self,
         transaction: &mut Transaction<'_>,
-        changeset: Changeset,
+        changeset: &Changeset,
     ) -> Result<Commit> {
         self.0.gate.check()?;
         // Until the caller commits, nothing that goes wrong can have taken effect.
         let failed = |failure: Failure| failure.into_error(Stage::Reading);
-        let arrays = Arrays::new(&changeset);
+        let arrays = Arrays::new(changeset);
         let statement = &self.0.changesets.commit;
         for attempt in 1.. {
             let savepoint = transaction

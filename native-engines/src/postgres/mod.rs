@@ -73,6 +73,9 @@ use schema::Schema;
 pub use error::PgCause;
 pub use options::{PgOptions, PgTls, MAX_SCHEMA_BYTES};
 
+/// The driver, whose transactions and configurations this engine takes.
+pub use tokio_postgres;
+
 /// A store in a schema of a Postgres database: one handle of possibly many, with a pool of its own.
 pub struct PgStore(Arc<Shared>);
 

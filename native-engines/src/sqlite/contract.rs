@@ -10,10 +10,10 @@ use alkstore::{
 
 use super::entries::Found;
 use super::locks::Held;
-use super::store::SqliteStore;
+use super::store::{Kind, SqliteStore};
 use super::{changeset, entries, lock, locks, txn, window};
 
-/// The longest value that is read on the caller's thread.
+/// The longest value that is read or written on the caller's thread.
 const SHORT_VALUE: usize = 64 << 10;
 
 /// How many candidates are staged in one transaction, so that others get a turn in between.
@@ -38,7 +38,9 @@ impl Locks for SqliteStore {
             } else {
                 let (name, owner) = (name.clone(), owner.clone());
                 self.shared
-                    .write(move |txn| locks::acquire(txn, &name, &owner, ttl))
+                    .write(Kind::Short, move |txn| {
+                        locks::acquire(txn, &name, &owner, ttl)
+                    })
                     .await?
             };
             Ok(held.map(|Held { token, deadline }| {
@@ -92,7 +94,9 @@ impl Locks for SqliteStore {
         Box::pin(async move {
             let name = validate::lock(&self.shared.gate, name)?.into_owned();
             self.shared
-                .write(move |txn| locks::force_release(txn, &name, token))
+                .write(Kind::Short, move |txn| {
+                    locks::force_release(txn, &name, token)
+                })
                 .await
         })
     }
@@ -136,9 +140,14 @@ impl Entries for SqliteStore {
                 value.len(),
                 &options,
             )?);
+            let kind = if value.len() <= SHORT_VALUE {
+                Kind::Short
+            } else {
+                Kind::Long
+            };
             let value = value.to_vec();
             self.shared
-                .write(move |txn| entries::put(txn, &request, &value))
+                .write(kind, move |txn| entries::put(txn, &request, &value))
                 .await
         })
     }
@@ -148,7 +157,7 @@ impl Entries for SqliteStore {
             let (key, ttl) = validate::touch(&self.shared.gate, key, ttl)?;
             let key = key.into_owned();
             self.shared
-                .write(move |txn| entries::touch(txn, &key, ttl))
+                .write(Kind::Short, move |txn| entries::touch(txn, &key, ttl))
                 .await
         })
     }
@@ -161,7 +170,9 @@ impl Entries for SqliteStore {
         Box::pin(async move {
             let key = validate::key(&self.shared.gate, key)?.into_owned();
             self.shared
-                .write(move |txn| entries::delete(txn, &key, if_version))
+                .write(Kind::Short, move |txn| {
+                    entries::delete(txn, &key, if_version)
+                })
                 .await
         })
     }
@@ -189,7 +200,7 @@ impl Transactions for SqliteStore {
         Box::pin(async move {
             self.shared.gate.check()?;
             self.shared
-                .write(move |txn| changeset::apply(txn, &changeset))
+                .write(Kind::Long, move |txn| changeset::apply(txn, &changeset))
                 .await
         })
     }
@@ -214,7 +225,7 @@ impl EngineWindowState for SqliteStore {
             for batch in candidates.chunks(STAGE_BATCH) {
                 let batch = batch.to_vec();
                 self.shared
-                    .write(move |txn| {
+                    .write(Kind::Long, move |txn| {
                         batch.iter().try_for_each(|candidate| {
                             window::stage(txn, &candidate.key, candidate.visible_after, restage)
                         })
@@ -233,7 +244,7 @@ impl EngineWindowState for SqliteStore {
         Box::pin(async move {
             self.shared.gate.check()?;
             self.shared
-                .write(move |txn| window::take(txn, now, limit))
+                .write(Kind::Long, move |txn| window::take(txn, now, limit))
                 .await
         })
     }
@@ -243,7 +254,7 @@ impl EngineWindowState for SqliteStore {
             self.shared.gate.check()?;
             let keys: Vec<Key<'static>> = keys.iter().map(|key| key.clone().into_owned()).collect();
             self.shared
-                .write(move |txn| {
+                .write(Kind::Long, move |txn| {
                     let there = keys.iter().map(|key| window::unstage(txn, key));
                     there.map(|there| Ok(usize::from(there?))).sum()
                 })
@@ -260,7 +271,7 @@ impl EngineWindowState for SqliteStore {
         Box::pin(async move {
             let lease = validate::duration(&self.shared.gate, lease)?;
             self.shared
-                .write(move |txn| window::claim(txn, now, lease, limit))
+                .write(Kind::Long, move |txn| window::claim(txn, now, lease, limit))
                 .await
         })
     }
@@ -270,7 +281,7 @@ impl EngineWindowState for SqliteStore {
             self.shared.gate.check()?;
             let claims = claims.to_vec();
             self.shared
-                .write(move |txn| {
+                .write(Kind::Long, move |txn| {
                     let settled = claims
                         .iter()
                         .map(|claim| window::settle(txn, &claim.key, claim.id));
@@ -289,7 +300,7 @@ impl EngineWindowState for SqliteStore {
             self.shared.gate.check()?;
             let claims = claims.to_vec();
             self.shared
-                .write(move |txn| {
+                .write(Kind::Long, move |txn| {
                     let requeued = claims
                         .iter()
                         .map(|claim| window::requeue(txn, &claim.key, claim.id, visible_after));
@@ -318,7 +329,7 @@ impl Lifecycle for SqliteStore {
         Box::pin(async move {
             self.shared.gate.check()?;
             self.shared
-                .write(move |txn| {
+                .write(Kind::Long, move |txn| {
                     let locks = locks::purge(txn, limit)?;
                     Ok(locks + entries::purge(txn, limit - locks)?)
                 })

@@ -76,6 +76,7 @@ pub(super) fn write(
     expires_at: Option<Timestamp>,
 ) -> Result<Revision, Failure> {
     let version = txn.next()?;
+    txn.note_bytes(value.len());
     txn.write(
         "INSERT INTO main.alkstore_entry (key, version, expires_at, value) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (key) DO UPDATE SET version = ?2, expires_at = ?3, value = ?4",

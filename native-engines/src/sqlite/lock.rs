@@ -6,7 +6,7 @@ use std::time::Duration;
 use alkstore::{validate, BoxFuture, Lock, LockName, Owner, Result, Revision, Timestamp};
 
 use super::locks;
-use super::store::Shared;
+use super::store::{Kind, Shared};
 
 struct SqliteLock {
     shared: Arc<Shared>,
@@ -55,7 +55,9 @@ impl Lock for SqliteLock {
             let (name, owner, token) = (self.name.clone(), self.owner.clone(), self.token);
             let renewed = self
                 .shared
-                .write(move |txn| locks::renew(txn, &name, &owner, token, ttl))
+                .write(Kind::Short, move |txn| {
+                    locks::renew(txn, &name, &owner, token, ttl)
+                })
                 .await?;
             if renewed.is_some() {
                 self.deadline = renewed;
@@ -75,7 +77,9 @@ impl Lock for SqliteLock {
                 ..
             } = *self;
             shared
-                .write(move |txn| locks::release(txn, &name, &owner, token))
+                .write(Kind::Release, move |txn| {
+                    locks::release(txn, &name, &owner, token)
+                })
                 .await
         })
     }

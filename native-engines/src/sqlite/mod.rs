@@ -46,6 +46,7 @@ mod options;
 mod store;
 
 // Its threads and connections.
+mod connection;
 mod open;
 mod readers;
 mod schema;

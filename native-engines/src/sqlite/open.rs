@@ -10,10 +10,11 @@ use futures_channel::oneshot;
 use rusqlite::{Connection, OpenFlags};
 
 use super::clock::StoreClock;
+use super::connection::{self, Desk, Sync};
 use super::failure::Failure;
 use super::options::Synchronous;
 use super::schema;
-use super::writer::{self, Message, Writer};
+use super::writer::{Message, Writer};
 
 const STATEMENTS: usize = 64;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -25,20 +26,27 @@ pub(super) enum Place {
     Connection(Connection),
 }
 
-/// Starts the writer's thread, which opens the place; answers when that is done.
+/// Starts the writer's thread, which opens the place; answers when that is done with the way to the thread, and the
+/// connection that it shares.
 pub(super) async fn writer(
     place: Place,
     clock: Arc<StoreClock>,
     busy_limit: Duration,
     synchronous: Synchronous,
-) -> Result<Sender<Message>, Failure> {
+) -> Result<(Sender<Message>, Arc<Desk>, Sync), Failure> {
+    let sync = match (&place, synchronous) {
+        (Place::File(_), Synchronous::Full) => Sync::Each,
+        (Place::File(_), Synchronous::Normal) | (Place::Memory, _) => Sync::None,
+        (Place::Connection(_), _) => Sync::Unknown,
+    };
     let (sender, inbox) = channel();
     let (opened, answer) = oneshot::channel();
     spawn("alkstore-write", move || {
         match open(place, busy_limit, synchronous) {
             Ok(connection) => {
-                if opened.send(Ok(())).is_ok() {
-                    Writer::new(connection, clock, busy_limit, inbox).serve();
+                let desk = Arc::new(Desk::new(connection, sync));
+                if opened.send(Ok(desk.clone())).is_ok() {
+                    Writer::new(desk, clock, busy_limit, inbox).serve();
                 }
             }
             Err(failure) => {
@@ -46,8 +54,8 @@ pub(super) async fn writer(
             }
         }
     })?;
-    answer.await.unwrap_or(Err(Failure::Gone))?;
-    Ok(sender)
+    let desk = answer.await.unwrap_or(Err(Failure::Gone))?;
+    Ok((sender, desk, sync))
 }
 
 /// Starts a thread that nobody waits for: it ends when its work does.
@@ -137,6 +145,8 @@ fn file(
         Synchronous::Normal => "PRAGMA main.synchronous = NORMAL",
     };
     connection.execute_batch(level)?;
+    // It would happen inside of somebody's commit: we see to it ourselves, after the answers.
+    connection.query_row("PRAGMA main.wal_autocheckpoint = 0", [], |_| Ok(()))?;
     prepare(&connection, busy_limit)?;
     Ok(connection)
 }
@@ -148,9 +158,9 @@ fn prepare(connection: &Connection, busy_limit: Duration) -> Result<(), Failure>
     if patiently(since, busy_limit, || schema::is_complete(connection))? {
         return Ok(());
     }
-    patiently(since, busy_limit, || Ok(writer::begin(connection)?))?;
+    patiently(since, busy_limit, || Ok(connection::begin(connection)?))?;
     let made = schema::complete(connection)
-        .and_then(|()| patiently(since, busy_limit, || writer::commit(connection)));
+        .and_then(|()| patiently(since, busy_limit, || connection::commit(connection)));
     if made.is_err() && !connection.is_autocommit() {
         connection.execute_batch("ROLLBACK")?;
     }

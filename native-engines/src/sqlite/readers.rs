@@ -100,8 +100,8 @@ fn serve(path: &Path, inbox: &Receiver<Message>) {
                 let _ = closed.send(());
                 return;
             }
-            // Nobody sends this thread a write.
-            Message::Write(_) => {}
+            // Nobody sends this thread anything else.
+            Message::Write(_) | Message::Checkpoint => {}
         }
     }
 }

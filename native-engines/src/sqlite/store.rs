@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use alkstore::{Changeset, Commit, Error, Gate, Result};
@@ -10,7 +12,8 @@ use rusqlite::Connection;
 
 use super::changeset;
 use super::clock::{self, Reading, StoreClock};
-use super::failure::Failure;
+use super::connection::{Desk, Sync};
+use super::failure::{is_busy, Failure};
 use super::open::{self, Place};
 use super::options::{SqliteOptions, Synchronous};
 use super::readers::Readers;
@@ -37,7 +40,11 @@ pub(super) struct Shared {
     pub(super) gate: Gate,
     pub(super) clock: Arc<StoreClock>,
     process: u32,
+    desk: Arc<Desk>,
+    sync: Sync,
     writer: Queue,
+    /// How many calls are writing or waiting to.
+    writing: AtomicUsize,
     /// `None` where there is one connection alone, so that the writer reads.
     readers: Option<Readers>,
 }
@@ -92,7 +99,8 @@ impl SqliteStore {
             Place::File(path) => Some(path.clone()),
             Place::Memory | Place::Connection(_) => None,
         };
-        let sender = open::writer(place, clock.clone(), busy_limit, synchronous).await?;
+        let (sender, desk, sync) =
+            open::writer(place, clock.clone(), busy_limit, synchronous).await?;
         let readers = file
             .map(|path| Readers::start(path, busy_limit))
             .transpose()?;
@@ -101,7 +109,10 @@ impl SqliteStore {
                 gate: Gate::open(),
                 clock,
                 process: std::process::id(),
+                desk,
+                sync,
                 writer: Queue::new(sender, busy_limit),
+                writing: AtomicUsize::new(0),
                 readers,
             }),
         })
@@ -128,15 +139,55 @@ impl Shared {
         Ok(())
     }
 
-    /// Has the writer carry out `work`, which may be done again after a rollback.
-    pub(super) async fn write<T, F>(&self, work: F) -> Result<T>
+    /// Carries out `work` in a write transaction; it may be done again after a rollback.
+    ///
+    /// A short transaction whose commit does not wait for the disk takes some microseconds, less than waking a thread
+    /// and being woken by it: it is done on the caller's thread, provided that nobody else wants to write. Else it is
+    /// the writer's, who commits together what waits together.
+    pub(super) async fn write<T, F>(&self, kind: Kind, mut work: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnMut(&mut Txn<'_>) -> std::result::Result<T, Failure> + Send + 'static,
     {
         self.enter()?;
-        let answer = self.writer.write(work).await;
+        let relaxed = kind == Kind::Release;
+        let here = match self.sync {
+            Sync::Each => relaxed,
+            Sync::None => kind != Kind::Long,
+            Sync::Unknown => false,
+        };
+        let writing = Writing::begin(&self.writing);
+        if here {
+            // Whoever else is about to write has said so when this is polled again.
+            yield_once().await;
+            if writing.is_alone() {
+                if let Some(answer) = self.write_here(relaxed, &mut work) {
+                    return Ok(answer?);
+                }
+            }
+        }
+        let answer = self.writer.write(relaxed, work).await;
         answer.unwrap_or_else(|| Err(self.gone()))
+    }
+
+    /// `None`, and nothing done, where that would have to wait.
+    fn write_here<T>(
+        &self,
+        relaxed: bool,
+        work: impl FnOnce(&mut Txn<'_>) -> std::result::Result<T, Failure>,
+    ) -> Option<std::result::Result<T, Failure>> {
+        let mut desk = self.desk.try_take()?;
+        let connection = desk.as_mut()?;
+        match connection.begin(relaxed) {
+            Ok(()) => {}
+            Err(error) if is_busy(&error) => return None,
+            Err(error) => return Some(Err(error.into())),
+        }
+        let answer = connection.transact(&self.clock, work);
+        if connection.wants_checkpoint() {
+            self.writer.checkpoint();
+        }
+        Some(answer)
     }
 
     /// A read that is too long for the caller's thread.
@@ -164,10 +215,14 @@ impl Shared {
         read: impl FnOnce(&Connection, &StoreClock) -> std::result::Result<T, Failure>,
     ) -> std::result::Result<Option<T>, Failure> {
         self.enter()?;
-        let readers = self.readers.as_ref();
-        readers
-            .and_then(|readers| readers.here(|connection| read(connection, &self.clock)))
-            .transpose()
+        let look = match &self.readers {
+            Some(readers) => readers.here(|connection| read(connection, &self.clock)),
+            None => self.desk.try_take().and_then(|desk| {
+                let connection = desk.as_ref()?.connection();
+                Some(read(connection, &self.clock)).filter(|answer| !is_busy_answer(answer))
+            }),
+        };
+        look.transpose()
     }
 
     fn apply_in(
@@ -218,6 +273,55 @@ impl Shared {
             Ok(()) => Failure::Gone.into(),
         }
     }
+}
+
+fn is_busy_answer<T>(answer: &std::result::Result<T, Failure>) -> bool {
+    answer.as_ref().is_err_and(Failure::is_busy)
+}
+
+/// What a write is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A row or two.
+    Short,
+    /// The release of a lock by its holder, whose commit need not wait for the disk: where a loss of power takes it
+    /// back, the lease lapses at its deadline. Every later commit that waits takes it along.
+    Release,
+    /// Anything else.
+    Long,
+}
+
+/// One call that writes or waits to, until it is dropped.
+struct Writing<'a>(&'a AtomicUsize);
+
+impl<'a> Writing<'a> {
+    fn begin(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(all)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 1
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Lets the other tasks of the caller's thread have their turn.
+async fn yield_once() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 impl Drop for Shared {

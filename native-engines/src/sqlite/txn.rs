@@ -7,6 +7,9 @@ use super::clock::{Reading, StoreClock};
 use super::failure::Failure;
 use super::schema;
 
+/// The usual size of a page.
+const PAGE: usize = 4_096;
+
 /// The state that every write transaction reads first and writes last.
 pub(super) struct Txn<'c> {
     pub(super) connection: &'c Connection,
@@ -15,6 +18,7 @@ pub(super) struct Txn<'c> {
     now: Timestamp,
     revision: u64,
     rows: usize,
+    bytes: usize,
 }
 
 impl<'c> Txn<'c> {
@@ -38,6 +42,7 @@ impl<'c> Txn<'c> {
             revision: u64::try_from(revision)
                 .map_err(|_| Failure::Damaged("the counter of revisions is negative"))?,
             rows: 0,
+            bytes: 0,
         })
     }
 
@@ -65,6 +70,11 @@ impl<'c> Txn<'c> {
         Ok(rows)
     }
 
+    /// Notes a value that is about to be written.
+    pub(super) fn note_bytes(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
     /// Reads the row that there is at most one of.
     pub(super) fn row<T>(
         &self,
@@ -75,17 +85,18 @@ impl<'c> Txn<'c> {
         first(self.connection, sql, params, read)
     }
 
-    /// Leaves counter and time in the file. Answers whether there is anything to commit: where nothing was written,
+    /// Leaves counter and time in the file. Answers about how many pages there are to commit: where nothing was written,
     /// there is no need for the floor either.
-    pub(super) fn finish(self) -> Result<bool, Failure> {
+    pub(super) fn finish(self) -> Result<usize, Failure> {
         if self.rows == 0 {
-            return Ok(false);
+            return Ok(0);
         }
         let revision = i64::try_from(self.revision).map_err(|_| Failure::Exhausted)?;
         self.connection
             .prepare_cached("UPDATE main.alkstore_state SET revision = ?1, clock = ?2")?
             .execute([revision, self.now.as_nanos()])?;
-        Ok(true)
+        // The state, and for each row a page of its table and one of an index; long values have pages of their own.
+        Ok(1 + 2 * self.rows + self.bytes / PAGE)
     }
 }
 

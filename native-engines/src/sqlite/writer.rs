@@ -5,6 +5,7 @@
 //! in a transaction of its own, so that none suffers from another.
 
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use futures_channel::oneshot;
 use rusqlite::Connection;
 
 use super::clock::StoreClock;
+use super::connection::{Desk, WriteConnection};
 use super::failure::{is_busy, Failure};
 use super::txn::Txn;
 
@@ -27,12 +29,17 @@ const BATCH_TIME: Duration = Duration::from_millis(5);
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
+/// How long the thread looks out for a next request before it sleeps.
+const WATCH: Duration = Duration::from_micros(30);
+
 /// What the thread is asked for.
 pub(super) enum Message {
     /// A request that may write.
     Write(Box<dyn Request>),
     /// A read, where the store has no connections that only read.
     Read(ReadTask),
+    /// To carry the log over into the file.
+    Checkpoint,
     /// To end, once everything that was asked before is done.
     Close(oneshot::Sender<()>),
 }
@@ -48,6 +55,9 @@ pub(super) trait Request: Send {
     /// Whether the caller has gone.
     fn is_abandoned(&self) -> bool;
 
+    /// Whether the commit need not wait for the disk.
+    fn is_relaxed(&self) -> bool;
+
     /// Does it, and keeps the answer. Fails only where the transaction must be rolled back.
     fn run(&mut self, txn: &mut Txn<'_>) -> std::result::Result<(), Failure>;
 
@@ -56,11 +66,12 @@ pub(super) trait Request: Send {
 }
 
 /// A request made of a function.
-pub(super) struct Call<T, F> {
-    pub(super) since: Instant,
-    pub(super) work: F,
-    pub(super) answer: Option<Result<T>>,
-    pub(super) reply: oneshot::Sender<Result<T>>,
+struct Call<T, F> {
+    since: Instant,
+    relaxed: bool,
+    work: F,
+    answer: Option<Result<T>>,
+    reply: oneshot::Sender<Result<T>>,
 }
 
 impl<T, F> Request for Call<T, F>
@@ -74,6 +85,10 @@ where
 
     fn is_abandoned(&self) -> bool {
         self.reply.is_canceled()
+    }
+
+    fn is_relaxed(&self) -> bool {
+        self.relaxed
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> std::result::Result<(), Failure> {
@@ -97,98 +112,145 @@ where
 
 /// The thread's state.
 pub(super) struct Writer {
-    pub(super) connection: Connection,
-    pub(super) clock: Arc<StoreClock>,
-    pub(super) busy_limit: Duration,
-    pub(super) inbox: Receiver<Message>,
-    /// Requests that were taken out of the inbox.
-    pub(super) waiting: VecDeque<Box<dyn Request>>,
+    desk: Arc<Desk>,
+    clock: Arc<StoreClock>,
+    busy_limit: Duration,
+    inbox: Receiver<Message>,
+    /// What was taken out of the inbox.
+    waiting: VecDeque<Box<dyn Request>>,
+    reads: Vec<ReadTask>,
+    checkpoint: bool,
+    closing: Option<oneshot::Sender<()>>,
     /// How many of the waiting must have a transaction of their own.
-    pub(super) alone: usize,
-    pub(super) closing: Option<oneshot::Sender<()>>,
-}
-
-/// How an attempt to get the write lock ended.
-enum Lock {
-    Held,
-    Busy,
+    alone: usize,
+    /// How long to look out for the next request before going to sleep.
+    watch: Duration,
 }
 
 impl Writer {
     pub(super) fn new(
-        connection: Connection,
+        desk: Arc<Desk>,
         clock: Arc<StoreClock>,
         busy_limit: Duration,
         inbox: Receiver<Message>,
     ) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
-            connection,
+            desk,
             clock,
             busy_limit,
             inbox,
             waiting: VecDeque::new(),
-            alone: 0,
+            reads: Vec::new(),
+            checkpoint: false,
             closing: None,
+            alone: 0,
+            watch: if processors > 1 {
+                WATCH
+            } else {
+                Duration::ZERO
+            },
         }
     }
 
     /// Serves until the store is closed or its last handle is gone.
     pub(super) fn serve(mut self) {
-        while self.await_request() {
-            match self.lock() {
-                Ok(Lock::Held) => self.transaction(),
-                Ok(Lock::Busy) => {}
-                Err(failure) => self.fail_first(failure),
+        let shared = self.desk.clone();
+        while self.await_message() {
+            let Some(mut desk) = shared.take() else { break };
+            let Some(connection) = desk.as_mut() else {
+                break;
+            };
+            self.read(connection);
+            if !self.waiting.is_empty() {
+                let relaxed = self.waiting.iter().all(|request| request.is_relaxed());
+                match self.lock(connection, relaxed) {
+                    Ok(true) => self.transaction(connection, relaxed),
+                    Ok(false) => {}
+                    Err(failure) => self.fail_first(failure),
+                }
+                self.read(connection);
             }
-            if !self.connection.is_autocommit() {
-                // The rollback failed too: nothing more can be done on this connection.
+            if std::mem::take(&mut self.checkpoint) || connection.wants_checkpoint() {
+                connection.checkpoint();
+            }
+            if !connection.is_idle() {
                 break;
             }
         }
         // Whoever asked after the closing learns that the store is closed when his request is dropped.
         drop(self.inbox);
         drop(self.waiting);
-        drop(self.connection);
+        shared.close();
         if let Some(closed) = self.closing {
             let _ = closed.send(());
         }
     }
 
-    /// Waits until there is a request; false where there will be none.
-    fn await_request(&mut self) -> bool {
-        while self.waiting.is_empty() {
+    /// Waits until there is something to do; false where there will be nothing.
+    fn await_message(&mut self) -> bool {
+        let mut since = None;
+        while self.waiting.is_empty() && self.reads.is_empty() && !self.checkpoint {
             if self.closing.is_some() {
                 return false;
+            }
+            match self.inbox.try_recv() {
+                Ok(message) => {
+                    self.sort(message);
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => {}
+            }
+            // To be woken takes longer than most transactions without a sync do.
+            if since.get_or_insert_with(Instant::now).elapsed() < self.watch {
+                std::hint::spin_loop();
+                continue;
             }
             match self.inbox.recv() {
                 Ok(message) => self.sort(message),
                 Err(_) => return false,
             }
         }
+        // Whatever else has come by now shares the transaction.
+        while let Ok(message) = self.inbox.try_recv() {
+            self.sort(message);
+        }
         true
     }
 
-    /// Outside a transaction.
     fn sort(&mut self, message: Message) {
         match message {
             Message::Write(request) => self.waiting.push_back(request),
-            Message::Read(read) => read(Ok(&self.connection)),
+            Message::Read(read) => self.reads.push(read),
+            Message::Checkpoint => self.checkpoint = true,
             Message::Close(closed) => self.closing = Some(closed),
         }
     }
 
-    /// Gets the write lock. While others have it, requests whose time is over are told so.
-    fn lock(&mut self) -> std::result::Result<Lock, Failure> {
+    /// Outside a transaction: what is read has been committed.
+    fn read(&mut self, connection: &WriteConnection) {
+        for read in self.reads.drain(..) {
+            read(Ok(connection.connection()));
+        }
+    }
+
+    /// Gets the write lock. While others have it, requests whose time is over are told so; false where none is left.
+    fn lock(
+        &mut self,
+        connection: &mut WriteConnection,
+        relaxed: bool,
+    ) -> std::result::Result<bool, Failure> {
         let mut pause = FIRST_PAUSE;
         loop {
-            match begin(&self.connection) {
-                Ok(()) => return Ok(Lock::Held),
+            match connection.begin(relaxed) {
+                Ok(()) => return Ok(true),
                 Err(error) if is_busy(&error) => {}
                 Err(error) => return Err(error.into()),
             }
             self.give_up();
             if self.waiting.is_empty() {
-                return Ok(Lock::Busy);
+                return Ok(false);
             }
             // More requests are sorted in the meantime, so that reads are served and each limit is kept.
             let next = Instant::now() + pause;
@@ -202,6 +264,7 @@ impl Writer {
                     }
                 }
             }
+            self.read(connection);
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -232,62 +295,56 @@ impl Writer {
     }
 
     /// One transaction, whose write lock is held, for as many requests as wait.
-    fn transaction(&mut self) {
-        let mut reads = Vec::new();
+    fn transaction(&mut self, connection: &mut WriteConnection, relaxed: bool) {
+        let clock = self.clock.clone();
+        // Those that were begun.
         let mut done = Vec::new();
-        match self.batch(&mut done, &mut reads) {
-            Ok(()) => {
-                for request in done {
-                    request.finish(Ok(()));
-                }
+        let outcome = connection.transact(&clock, |txn| self.batch(txn, relaxed, &mut done));
+        let Err(failure) = outcome else {
+            for request in done {
+                request.finish(Ok(()));
             }
-            Err(failure) => {
-                self.roll_back();
-                if failure.is_outcome_unknown() {
-                    for request in done {
-                        request.finish(Err(failure.again()));
-                    }
-                } else if done.len() > 1 {
-                    self.alone += done.len();
-                    for request in done.into_iter().rev() {
-                        self.waiting.push_front(request);
-                    }
-                } else if let Some(request) = done.pop() {
-                    request.finish(Err(failure));
-                } else {
-                    self.fail_first(failure);
-                }
+            return;
+        };
+        if failure.is_outcome_unknown() {
+            for request in done {
+                request.finish(Err(failure.again()));
             }
-        }
-        for read in reads {
-            read(Ok(&self.connection));
+        } else if done.len() > 1 {
+            self.alone += done.len();
+            for request in done.into_iter().rev() {
+                self.waiting.push_front(request);
+            }
+        } else if let Some(request) = done.pop() {
+            request.finish(Err(failure));
+        } else {
+            self.fail_first(failure);
         }
     }
 
-    /// Carries out requests until there are no more, and commits. `done` are those that were begun.
+    /// Carries out requests until there are no more, or the transaction has lasted long enough.
     fn batch(
         &mut self,
+        txn: &mut Txn<'_>,
+        relaxed: bool,
         done: &mut Vec<Box<dyn Request>>,
-        reads: &mut Vec<ReadTask>,
     ) -> std::result::Result<(), Failure> {
         let started = Instant::now();
-        let mut txn = Txn::begin(&self.connection, &self.clock)?;
         loop {
-            let request = match self.waiting.pop_front() {
-                Some(request) => request,
-                None => match self.inbox.try_recv() {
-                    Ok(Message::Write(request)) => request,
-                    Ok(Message::Read(read)) => {
-                        reads.push(read);
-                        continue;
-                    }
-                    Ok(Message::Close(closed)) => {
-                        self.closing = Some(closed);
-                        break;
-                    }
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-                },
+            while self.waiting.is_empty() && self.closing.is_none() {
+                match self.inbox.try_recv() {
+                    Ok(message) => self.sort(message),
+                    Err(_) => return Ok(()),
+                }
+            }
+            let Some(request) = self.waiting.pop_front() else {
+                return Ok(());
             };
+            if relaxed && !request.is_relaxed() {
+                // This one's commit must reach the disk: it begins the next transaction.
+                self.waiting.push_front(request);
+                return Ok(());
+            }
             let alone = self.alone > 0;
             self.alone = self.alone.saturating_sub(1);
             if request.is_abandoned() {
@@ -298,41 +355,12 @@ impl Writer {
             }
             done.push(request);
             if let Some(request) = done.last_mut() {
-                request.run(&mut txn)?;
+                request.run(txn)?;
             }
             if alone || self.alone > 0 || done.len() >= BATCH || started.elapsed() >= BATCH_TIME {
-                break;
+                return Ok(());
             }
         }
-        if txn.finish()? {
-            commit(&self.connection)
-        } else {
-            self.roll_back();
-            Ok(())
-        }
-    }
-
-    fn roll_back(&self) {
-        // Some failures have rolled back already.
-        if !self.connection.is_autocommit() {
-            if let Ok(mut statement) = self.connection.prepare_cached("ROLLBACK") {
-                let _ = statement.execute([]);
-            }
-        }
-    }
-}
-
-/// A deferred transaction that first reads and then writes fails at once where another wrote in between, busy limit or
-/// not: hence always immediate.
-pub(super) fn begin(connection: &Connection) -> rusqlite::Result<()> {
-    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    Ok(())
-}
-
-pub(super) fn commit(connection: &Connection) -> std::result::Result<(), Failure> {
-    match connection.prepare_cached("COMMIT")?.execute([]) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::Commit(error)),
     }
 }
 
@@ -349,7 +377,7 @@ impl Queue {
     }
 
     /// Hands the thread a request, and waits for its answer. `None` where the thread is gone.
-    pub(super) async fn write<T, F>(&self, work: F) -> Option<Result<T>>
+    pub(super) async fn write<T, F>(&self, relaxed: bool, work: F) -> Option<Result<T>>
     where
         T: Send + 'static,
         F: FnMut(&mut Txn<'_>) -> std::result::Result<T, Failure> + Send + 'static,
@@ -357,6 +385,7 @@ impl Queue {
         let (reply, answer) = oneshot::channel();
         let call = Call {
             since: Instant::now(),
+            relaxed,
             work,
             answer: None,
             reply,
@@ -389,6 +418,12 @@ impl Queue {
         });
         self.sender.send(Message::Read(task)).ok()?;
         answer.await.ok()
+    }
+
+    /// Asks for the log to be carried over.
+    pub(super) fn checkpoint(&self) {
+        // Where the thread is gone, the next store that opens the file sees to it.
+        let _ = self.sender.send(Message::Checkpoint);
     }
 
     /// Waits until everything that was asked before is done and the connection is closed.

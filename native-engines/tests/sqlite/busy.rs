@@ -7,9 +7,8 @@ use alkstore::{
     PutOptions, Restage,
 };
 use alkstore_native::sqlite::rusqlite::Connection;
-use futures_util::FutureExt as _;
 
-use crate::support::{block_on, connect, fresh, open_at, quick, START, TTL};
+use crate::support::{assert_waits, block_on, connect, fresh, open_at, quick, START, TTL};
 
 const LIMIT: Duration = Duration::from_millis(50);
 
@@ -91,7 +90,7 @@ fn l11_k3_a_renewal_that_waits_past_its_deadline_is_refused() {
     let other = connect(&path);
     lock_out(&other);
     let mut renewal = lock.renew(TTL);
-    assert!((&mut renewal).now_or_never().is_none(), "it waits");
+    assert_waits(&mut renewal);
     clock.advance(TTL);
     let_in(&other);
     assert!(!block_on(renewal).unwrap());
@@ -107,7 +106,7 @@ fn l11_k4_a_deadline_counts_from_after_the_wait() {
     let other = connect(&path);
     lock_out(&other);
     let mut grant = store.try_lock("a", "o", TTL);
-    assert!((&mut grant).now_or_never().is_none(), "it waits");
+    assert_waits(&mut grant);
     clock.advance(TTL * 2);
     let_in(&other);
     let lock = block_on(grant).unwrap().unwrap();
@@ -125,7 +124,7 @@ fn l11_k13_a_fenced_write_that_waits_past_its_lease_is_refused() {
     let other = connect(&path);
     lock_out(&other);
     let mut write = store.put(b"k", b"late", fenced);
-    assert!((&mut write).now_or_never().is_none(), "it waits");
+    assert_waits(&mut write);
     clock.advance(TTL);
     let_in(&other);
     assert_eq!(block_on(write).unwrap_err().kind(), ErrorKind::LeaseLost);
@@ -141,7 +140,7 @@ fn l12_a_call_that_is_dropped_while_it_waits_does_nothing() {
     let other = connect(&path);
     lock_out(&other);
     let mut grant = store.try_lock("a", "o", TTL);
-    assert!((&mut grant).now_or_never().is_none(), "it waits");
+    assert_waits(&mut grant);
     drop(grant);
     let_in(&other);
     // Requests are served in order: when this one has been answered, the other would have been carried out.

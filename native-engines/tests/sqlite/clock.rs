@@ -1,5 +1,6 @@
 //! Time that never runs back, and clocks that misbehave.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use alkstore::{
     Clock, Entries as _, Lifecycle as _, Locks as _, ManualClock, PutOptions, Timestamp,
 };
-use alkstore_native::sqlite::SqliteStore;
+use alkstore_native::sqlite::{SqliteOptions, SqliteStore, Synchronous};
 use futures_util::FutureExt as _;
 
 use crate::support::{block_on, fresh, open, open_at, quick, START, TTL};
@@ -131,31 +132,44 @@ impl Clock for Fragile {
 
 #[test]
 fn a_clock_that_panics_ends_the_store_and_leaves_the_file_usable() {
-    let (_folder, path) = fresh();
-    let broken = Arc::new(AtomicBool::new(false));
-    let clock = Fragile(broken.clone());
-    let store = block_on(quick().clock(clock).open(&path)).unwrap();
-    block_on(async {
-        store.put(b"k", b"v", PutOptions::create()).await.unwrap();
+    for synchronous in [Synchronous::Full, Synchronous::Normal] {
+        let (_folder, path) = fresh();
+        let broken = Arc::new(AtomicBool::new(false));
+        let options = SqliteOptions::new()
+            .clock(Fragile(broken.clone()))
+            .synchronous(synchronous);
+        let store = block_on(options.open(&path)).unwrap();
+        let put = |key: &'static str| {
+            let put = AssertUnwindSafe(|| {
+                block_on(store.put(key.as_bytes(), b"v", PutOptions::create()))
+            });
+            catch_unwind(put)
+        };
+        assert!(put("k").unwrap().unwrap().is_stored());
         broken.store(true, Ordering::SeqCst);
-        let error = store
-            .put(b"l", b"v", PutOptions::create())
-            .await
-            .unwrap_err();
+        // It breaks on the thread that read it: the writer's, or the caller's.
+        match put("l") {
+            Ok(answer) => {
+                let error = answer.unwrap_err();
+                assert!(
+                    error.is_outcome_unknown() && !error.is_closed(),
+                    "{error:?}"
+                );
+            }
+            Err(_) => assert_eq!(synchronous, Synchronous::Normal),
+        }
+        broken.store(false, Ordering::SeqCst);
         assert!(
-            error.is_outcome_unknown() && !error.is_closed(),
-            "{error:?}"
+            put("m").unwrap().is_err(),
+            "it does not come back by itself"
         );
-        assert!(store.put(b"m", b"v", PutOptions::create()).await.is_err());
-        store.close().await.unwrap();
-    });
-    let store = open(&path);
-    block_on(async {
-        assert!(store.get(b"k").await.unwrap().is_some());
-        assert!(store
-            .put(b"l", b"v", PutOptions::create())
-            .await
-            .unwrap()
-            .is_stored());
-    });
+        // Nobody is locked out, and what was written before is there.
+        let other = open(&path);
+        block_on(async {
+            assert!(other.get(b"k").await.unwrap().is_some());
+            let put = other.put(b"l", b"v", PutOptions::create()).await.unwrap();
+            assert!(put.is_stored());
+            store.close().await.unwrap();
+        });
+    }
 }

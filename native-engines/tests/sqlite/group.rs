@@ -3,10 +3,9 @@
 use alkstore::{Entries as _, ErrorKind, ManualClock, PutMode, PutOptions, Revision};
 use alkstore_native::sqlite::SqliteStore;
 use futures_util::future::join_all;
-use futures_util::FutureExt as _;
 use std::path::Path;
 
-use crate::support::{assert_intact, block_on, connect, fresh, open_at, START};
+use crate::support::{assert_intact, assert_waits, block_on, connect, fresh, open_at, START};
 
 /// Ten puts that wait for the write lock together, and so share a transaction; the answers in their order.
 fn together(
@@ -21,7 +20,7 @@ fn together(
         .iter()
         .map(|key| store.put(key.as_bytes(), b"v", options.clone()));
     let mut puts = join_all(puts);
-    assert!((&mut puts).now_or_never().is_none(), "they wait");
+    assert_waits(&mut puts);
     other.execute_batch("COMMIT").unwrap();
     let answers = block_on(puts);
     let kinds = answers

@@ -9,6 +9,7 @@ use std::time::Duration;
 use alkstore::{ManualClock, Timestamp};
 use alkstore_native::sqlite::rusqlite::Connection;
 use alkstore_native::sqlite::{SqliteOptions, SqliteStore, Synchronous};
+use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
 pub const TTL: Duration = Duration::from_secs(30);
@@ -19,6 +20,14 @@ const ARGUMENT: &str = "ALKSTORE_TEST_ARGUMENT";
 
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     futures_executor::block_on(future)
+}
+
+/// Lets a call get as far as it can while another connection has the write lock.
+pub fn assert_waits<T>(call: &mut (impl Future<Output = T> + Unpin)) {
+    // It yields to other tasks before it asks for the lock.
+    for _ in 0..3 {
+        assert!(call.now_or_never().is_none(), "it waits");
+    }
 }
 
 /// A file that does not exist yet, in a folder that goes with the first part.

@@ -84,6 +84,13 @@ package: dist ## Build the npm package, check its sizes, exports and types
 	@$(NPM_BIN)/publint run --strict bindings-js/dist/*.tgz
 	@$(NPM_BIN)/attw --profile esm-only --exclude-entrypoints alkstore.wasm --no-emoji bindings-js/dist/*.tgz
 
+.PHONY: bench
+bench: dist ## Measure against what one would use instead, two minutes (FULL=1: ten; ONLY=mem,node: some)
+	@$(SETUP) bench_js
+	@$(foreach part,chromium postgres,$(SETUP) $(part) || echo '!! no $(part): its benchmarks will be missing';)
+	$(call say,bench (the first time it builds the peers: about five minutes))
+	@node tools/bench.mjs $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))
+
 .PHONY: lint
 lint: ## Check format, clippy, docs and the builds without std and for wasm
 	@$(SETUP) lint
@@ -99,4 +106,4 @@ lint: ## Check format, clippy, docs and the builds without std and for wasm
 .PHONY: clean
 clean: ## Remove what was built and installed in this folder (the tools in the user's cache stay)
 	cargo clean
-	rm -rf bindings-js/dist tools/node_modules
+	rm -rf bindings-js/dist tools/node_modules tests/bench-js/node_modules

@@ -95,14 +95,23 @@ ensure_node() {
   have npm || need "npm is missing: install the one that comes with Node.js."
 }
 
-# The development tools of the npm package, exactly as locked. None of them needs its install script.
-ensure_npm_dev() {
+# $1 = folder with a lock, $2 = what it holds. Exactly as locked; none of it needs its install script.
+npm_ci() {
   ensure_node
-  local stamp=$HERE/node_modules/.installed-lock
-  cmp -s "$HERE/package-lock.json" "$stamp" && return
-  say "installing the npm development tools into tools/node_modules (about 200 MB, under a minute)"
-  (cd "$HERE" && quietly npm ci --ignore-scripts --no-audit --no-fund)
-  cp "$HERE/package-lock.json" "$stamp"
+  local stamp=$1/node_modules/.installed-lock
+  cmp -s "$1/package-lock.json" "$stamp" && return
+  say "installing $2"
+  (cd "$1" && quietly npm ci --ignore-scripts --no-audit --no-fund)
+  cp "$1/package-lock.json" "$stamp"
+}
+
+ensure_npm_dev() {
+  npm_ci "$HERE" "the npm development tools into tools/node_modules (about 200 MB, under a minute)"
+}
+
+# The npm package is one of them, as a link: build it first.
+ensure_bench_js() {
+  npm_ci "$HERE/../tests/bench-js" "what the npm package is measured against (6 MB, a few seconds)"
 }
 
 # $1 = what for, the rest = Debian's package names. Ends with instructions where this may not install.

@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::{
-    rules, BoxFuture, Entries, Error, ErrorKind, Key, LockName, PutMode, Restage, Result, Revision,
-    Timestamp, Ttl, Value,
+    rules, BoxFuture, Entries, Entry, Error, ErrorKind, Key, LockName, PutMode, Restage, Result,
+    Revision, Timestamp, Ttl, Value,
 };
 
 /// The most keys and guards that one changeset may name.
@@ -73,6 +73,8 @@ pub struct KeyOps<V = Value> {
     pub unstage: bool,
     /// Whether the key enters the window.
     pub stage: Option<(Timestamp, Restage)>,
+    /// While a transaction gathers this: what the store said of the key, where it was asked.
+    pub(crate) read: Option<Option<Entry<V>>>,
 }
 
 impl<V> Default for KeyOps<V> {
@@ -82,6 +84,7 @@ impl<V> Default for KeyOps<V> {
             write: None,
             unstage: false,
             stage: None,
+            read: None,
         }
     }
 }
@@ -119,7 +122,8 @@ impl Commit {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Changeset<V = Value> {
-    guards: BTreeMap<LockName<'static>, Revision>,
+    /// By name.
+    guards: Vec<(LockName<'static>, Revision)>,
     keys: BTreeMap<Key<'static>, KeyOps<V>>,
     bytes: usize,
 }
@@ -127,7 +131,7 @@ pub struct Changeset<V = Value> {
 impl<V> Default for Changeset<V> {
     fn default() -> Self {
         Self {
-            guards: BTreeMap::new(),
+            guards: Vec::new(),
             keys: BTreeMap::new(),
             bytes: 0,
         }
@@ -144,15 +148,18 @@ impl Changeset {
 impl<V: Payload> Changeset<V> {
     /// Commit only if the grant `token` of `name` is live.
     pub fn guard(&mut self, name: LockName<'_>, token: Revision) -> Result<()> {
-        if let Some(other) = self.guards.get(name.as_str()) {
-            if *other != token {
-                return Err(contradiction("two tokens guard one lock"));
+        let found = self
+            .guards
+            .binary_search_by(|(other, _)| other.as_str().cmp(name.as_str()));
+        match found {
+            Ok(at) if self.guards[at].1 != token => Err(contradiction("two tokens guard one lock")),
+            Ok(_) => Ok(()),
+            Err(at) => {
+                self.room(1, 0)?;
+                self.guards.insert(at, (name.into_owned(), token));
+                Ok(())
             }
-            return Ok(());
         }
-        self.room(1, 0)?;
-        self.guards.insert(name.into_owned(), token);
-        Ok(())
     }
 
     /// Commit only if `expect` is true of `key`.
@@ -214,17 +221,29 @@ impl<V: Payload> Changeset<V> {
         Ok(())
     }
 
-    /// Adds everything that is done with one key; what the overlay of a transaction gathered.
-    pub(crate) fn insert(&mut self, key: Key<'static>, ops: KeyOps<V>) -> Result<()> {
-        let value = match &ops.write {
-            Some(EntryWrite::Put { value, .. }) => value.size(),
-            _ => 0,
-        };
-        let bytes = key.as_bytes().len() + value;
-        self.room(1, bytes)?;
-        self.bytes += bytes;
-        self.keys.insert(key, ops);
-        Ok(())
+    /// What is done with `key`, where anything is.
+    pub(crate) fn seen(&self, key: &Key<'_>) -> Option<&KeyOps<V>> {
+        self.keys.get(key.as_bytes())
+    }
+
+    /// The same, to be changed by a transaction, which is [sealed](Self::seal) before it is applied.
+    pub(crate) fn see(&mut self, key: &Key<'_>) -> &mut KeyOps<V> {
+        self.keys.entry(key.clone().into_owned()).or_default()
+    }
+
+    /// Forgets what was read, of which the checks are left, and sees to it that the size is allowed.
+    pub(crate) fn seal(mut self) -> Result<Self> {
+        self.bytes = 0;
+        for (key, ops) in &mut self.keys {
+            ops.read = None;
+            let value = match &ops.write {
+                Some(EntryWrite::Put { value, .. }) => value.size(),
+                _ => 0,
+            };
+            self.bytes = self.bytes.saturating_add(key.as_bytes().len() + value);
+        }
+        self.room(0, 0)?;
+        Ok(self)
     }
 
     fn unwritten(&mut self, key: Key<'_>) -> Result<&mut KeyOps<V>> {

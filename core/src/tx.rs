@@ -1,13 +1,11 @@
 //! Transactions: an overlay over a store, committed as one changeset.
 
-use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-use crate::changeset::{Changeset, Commit, EntryWrite, Expect, KeyOps, Payload};
+use crate::changeset::{Changeset, Commit, EntryWrite, Expect, Payload};
 use crate::{rules, validate};
 use crate::{
-    Entry, ErrorKind, Key, LockName, PutMode, Restage, Result, Revision, Timestamp, Transactions,
-    Ttl, Value,
+    Entry, Key, LockName, PutMode, Restage, Result, Revision, Timestamp, Transactions, Ttl, Value,
 };
 
 /// An open transaction.
@@ -142,41 +140,19 @@ impl<'s, S: Transactions + ?Sized> Tx<'s, S> {
 /// Before [`put`](Self::put) in a mode other than replace, and before [`delete`](Self::delete), the key must be known:
 /// where [`get`](Self::get) answers `None`, read the store and [`remember`](Self::remember) what it said.
 #[derive(Debug)]
-pub struct Overlay<V> {
-    guards: BTreeMap<LockName<'static>, Revision>,
-    keys: BTreeMap<Key<'static>, Seen<V>>,
-}
-
-#[derive(Debug)]
-struct Seen<V> {
-    /// What the store said, where it was asked.
-    read: Option<Option<Entry<V>>>,
-    ops: KeyOps<V>,
-}
+pub struct Overlay<V>(Changeset<V>);
 
 impl<V> Default for Overlay<V> {
     fn default() -> Self {
-        Self {
-            guards: BTreeMap::new(),
-            keys: BTreeMap::new(),
-        }
-    }
-}
-
-impl<V> Default for Seen<V> {
-    fn default() -> Self {
-        Self {
-            read: None,
-            ops: KeyOps::default(),
-        }
+        Self(Changeset::default())
     }
 }
 
 impl<V: Payload> Overlay<V> {
     /// What the transaction sees of `key`; the outer `None` where the store must be asked first.
     pub fn get(&self, key: &Key<'_>) -> Option<Option<TxEntry<V>>> {
-        let seen = self.keys.get(key.as_bytes())?;
-        match &seen.ops.write {
+        let seen = self.0.seen(key)?;
+        match &seen.write {
             Some(EntryWrite::Put { value, .. }) => Some(Some(TxEntry {
                 value: value.clone(),
                 version: None,
@@ -193,9 +169,9 @@ impl<V: Payload> Overlay<V> {
 
     /// Keeps what the store said of `key`, to be checked at the commit. The first answer stands.
     pub fn remember(&mut self, key: &Key<'_>, entry: Option<Entry<V>>) {
-        let seen = self.seen(key);
+        let seen = self.0.see(key);
         if seen.read.is_none() {
-            seen.ops.check = Some(
+            seen.check = Some(
                 entry
                     .as_ref()
                     .map_or(Expect::Absent, |entry| Expect::Version(entry.version)),
@@ -208,17 +184,17 @@ impl<V: Payload> Overlay<V> {
     pub fn put(&mut self, key: &Key<'_>, value: V, mode: PutMode, ttl: Option<Ttl>) -> TxPut {
         let sight = self.get(key).flatten();
         let version = sight.map(|entry| entry.version);
-        let ops = &mut self.seen(key).ops;
+        let seen = self.0.see(key);
         if rules::entry::publishes(mode) {
-            ops.unstage = true;
-            ops.stage = None;
+            seen.unstage = true;
+            seen.stage = None;
         }
         if !rules::entry::wins(version, mode) {
             return TxPut::NotStored {
                 current: version.flatten(),
             };
         }
-        ops.write = Some(EntryWrite::Put { value, ttl });
+        seen.write = Some(EntryWrite::Put { value, ttl });
         TxPut::Staged
     }
 
@@ -226,58 +202,35 @@ impl<V: Payload> Overlay<V> {
     pub fn delete(&mut self, key: &Key<'_>) -> bool {
         let there = self.get(key).flatten().is_some();
         if there {
-            self.seen(key).ops.write = Some(EntryWrite::Delete);
+            self.0.see(key).write = Some(EntryWrite::Delete);
         }
         there
     }
 
     /// See [`Tx::stage`].
     pub fn stage(&mut self, key: &Key<'_>, visible_after: Timestamp, restage: Restage) {
-        let ops = &mut self.seen(key).ops;
-        match (&ops.stage, restage) {
+        let seen = self.0.see(key);
+        match (&seen.stage, restage) {
             // This transaction's own earlier staging is what would be kept.
             (Some(_), Restage::Keep) => {}
-            _ => ops.stage = Some((visible_after, restage)),
+            _ => seen.stage = Some((visible_after, restage)),
         }
     }
 
     /// See [`Tx::unstage`].
     pub fn unstage(&mut self, key: &Key<'_>) {
-        let ops = &mut self.seen(key).ops;
-        ops.unstage = true;
-        ops.stage = None;
+        let seen = self.0.see(key);
+        seen.unstage = true;
+        seen.stage = None;
     }
 
     /// See [`Tx::guard`].
     pub fn guard(&mut self, name: LockName<'_>, token: Revision) -> Result<()> {
-        match self.guards.get(name.as_str()) {
-            Some(other) if *other != token => Err(crate::Error::new(
-                ErrorKind::InvalidArgument,
-                "two tokens guard one lock in one transaction",
-            )),
-            _ => {
-                self.guards.insert(name.into_owned(), token);
-                Ok(())
-            }
-        }
+        self.0.guard(name, token)
     }
 
     /// The changeset that commits this transaction. Fails where it is larger than a changeset may be.
     pub fn into_changeset(self) -> Result<Changeset<V>> {
-        let mut changeset = Changeset::default();
-        for (name, token) in self.guards {
-            changeset.guard(name, token)?;
-        }
-        for (key, seen) in self.keys {
-            changeset.insert(key, seen.ops)?;
-        }
-        Ok(changeset)
-    }
-
-    fn seen(&mut self, key: &Key<'_>) -> &mut Seen<V> {
-        if !self.keys.contains_key(key.as_bytes()) {
-            self.keys.insert(key.clone().into_owned(), Seen::default());
-        }
-        self.keys.entry(key.clone().into_owned()).or_default()
+        self.0.seal()
     }
 }

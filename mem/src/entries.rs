@@ -9,7 +9,7 @@ use alkstore::{
 };
 
 use crate::state::{signed, Growth, State};
-use crate::table::{Handle, Place};
+use crate::table::{sort, Handle, Place};
 
 #[derive(Debug)]
 pub(crate) struct EntryRow<V> {
@@ -354,13 +354,15 @@ impl<V: Payload> State<V> {
         };
         if self.refuses(upper).is_some() {
             self.make_room(now, |state| {
-                let new = candidates
+                let mut new: Vec<_> = candidates
                     .iter()
-                    .map(|candidate| candidate.key.as_bytes())
-                    .filter(|key| state.window.get(key).is_none())
-                    .collect::<std::collections::BTreeSet<_>>();
+                    .map(|candidate| (candidate.key.as_bytes(), 0))
+                    .filter(|(key, _)| state.window.get(key).is_none())
+                    .collect();
+                sort(&mut new);
+                new.dedup();
                 Growth {
-                    bytes: new.iter().map(|key| signed(key.len())).sum(),
+                    bytes: new.iter().map(|(key, _)| signed(key.len())).sum(),
                     ..Growth::default()
                 }
             })?;

@@ -95,19 +95,6 @@ impl SnapshotPayload for alkstore::Value {
 impl<V: SnapshotPayload> State<V> {
     /// S1: everything, as bytes. Deadlines are absolute. Fails where there is no memory left for them.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
-        let mut locks: Vec<_> = self
-            .locks
-            .occupied()
-            .map(|(slot, row)| (self.locks.name(slot), slot, row))
-            .collect();
-        locks.sort_unstable_by_key(|(name, ..)| *name);
-        let mut entries: Vec<_> = self
-            .entries
-            .occupied()
-            .map(|(slot, row)| (self.entries.name(slot), slot, row))
-            .collect();
-        entries.sort_unstable_by_key(|(key, ..)| *key);
-
         let mut out = Writer(Vec::new());
         out.0
             .try_reserve_exact(self.snapshot_bytes())
@@ -120,25 +107,28 @@ impl<V: SnapshotPayload> State<V> {
         out.0.extend_from_slice(MAGIC);
         out.0.extend_from_slice(&VERSION.to_le_bytes());
         out.number(self.revision);
-        out.number(locks.len() as u64);
-        out.number(entries.len() as u64);
+        out.number(self.locks.len() as u64);
+        out.number(self.entries.len() as u64);
         out.number(self.window.len() as u64);
-        for (name, slot, row) in locks {
-            out.short(name);
-            out.short(self.owner_text(row).as_bytes());
-            out.number(row.token.get());
-            out.instant(
-                self.locks
-                    .deadline(Place::At(slot))
-                    .unwrap_or(Timestamp::MIN),
-            );
+        for (name, slot) in self.locks.sorted() {
+            let place = Place::At(slot);
+            if let (Some(row), Some(deadline)) = (self.locks.row(place), self.locks.deadline(place))
+            {
+                out.short(name);
+                out.short(self.owner_text(row).as_bytes());
+                out.number(row.token.get());
+                out.instant(deadline);
+            }
         }
-        for (key, slot, row) in entries {
-            out.short(key);
-            out.number(row.version.get());
-            out.maybe_instant(self.entries.deadline(Place::At(slot)));
-            out.length(row.value.size());
-            row.value.append_to(&mut out.0);
+        for (key, slot) in self.entries.sorted() {
+            let place = Place::At(slot);
+            if let Some(row) = self.entries.row(place) {
+                out.short(key);
+                out.number(row.version.get());
+                out.maybe_instant(self.entries.deadline(place));
+                out.length(row.value.size());
+                row.value.append_to(&mut out.0);
+            }
         }
         for (key, row) in self.window.rows() {
             out.short(key);

@@ -97,7 +97,7 @@ impl<V: Payload> State<V> {
         Self {
             locks: Table::new(seeds.hash, 0),
             entries: Table::new(seeds.hash, 0),
-            window: Window::default(),
+            window: Window::new(seeds.hash),
             revision: 0,
             bytes: 0,
             mint: Mint::new(seeds.mint),
@@ -150,7 +150,7 @@ impl<V: Payload> State<V> {
     pub(crate) fn clear(&mut self) {
         self.locks = Table::new(self.seed, self.locks.next_generation());
         self.entries = Table::new(self.seed, self.entries.next_generation());
-        self.window = Window::default();
+        self.window = Window::new(self.seed);
         self.bytes = 0;
     }
 

@@ -198,11 +198,16 @@ impl<R> Table<R> {
         Some(row)
     }
 
-    /// The slots with a row, in no order.
-    pub(crate) fn occupied(&self) -> impl Iterator<Item = (u32, &R)> {
-        (0..)
-            .zip(&self.slots)
-            .filter_map(|(slot, cell)| Some((slot, cell.row.as_ref()?)))
+    /// Names and slots that have a row, in bytewise order of the names.
+    pub(crate) fn sorted(&self) -> Vec<(&[u8], u32)> {
+        let mut names = Vec::with_capacity(self.len);
+        for (slot, cell) in (0..).zip(&self.slots) {
+            if cell.row.is_some() {
+                names.push((&*cell.name, slot));
+            }
+        }
+        sort(&mut names);
+        names
     }
 
     /// The slots with a row whose names begin with `prefix` and come after `after`, in bytewise order.
@@ -213,11 +218,14 @@ impl<R> Table<R> {
     ) -> impl Iterator<Item = u32> + 'a {
         let slots = &self.slots;
         let order = self.order.get_or_insert_with(|| {
-            (0..)
-                .zip(slots)
-                .filter(|(_, cell)| cell.row.is_some())
-                .map(|(slot, cell)| (cell.name.clone(), slot))
-                .collect()
+            // One by one: building a tree from an iterator sorts first, whose code is too large for wasm.
+            let mut order = BTreeMap::new();
+            for (slot, cell) in (0..).zip(slots) {
+                if cell.row.is_some() {
+                    order.insert(cell.name.clone(), slot);
+                }
+            }
+            order
         });
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
@@ -275,6 +283,11 @@ impl<R> Table<R> {
             found.remove();
         }
     }
+}
+
+/// One sort for all tables, so that wasm carries its code once.
+pub(crate) fn sort(names: &mut [(&[u8], u32)]) {
+    names.sort_unstable();
 }
 
 #[cfg(test)]

@@ -1,52 +1,59 @@
 //! The garbage-collection window in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
 use alkstore::rules::window::{self as rule, Row};
 use alkstore::{Candidate, Claim, Key, Restage, Revision, Timestamp};
 
-type SharedKey = Arc<[u8]>;
+use crate::deadlines::Deadlines;
+use crate::table::{Place, Table};
 
-/// Rows by key, and the same rows in the order in which they can be handed out.
+/// Rows by key, and the slots of the same rows in the order in which they can be handed out.
 ///
 /// A row under a claim stands in `claimed` instead of `waiting`, so that handing out never passes over claimed rows
 /// one by one. It comes back to `waiting` when somebody asks after its claim has lapsed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Window {
-    rows: BTreeMap<SharedKey, Row>,
-    waiting: BTreeSet<(Timestamp, SharedKey)>,
-    claimed: BTreeSet<(Timestamp, SharedKey)>,
+    rows: Table<Row>,
+    waiting: Deadlines,
+    claimed: Deadlines,
 }
 
 impl Window {
+    /// An empty window; `seed` keys its hash.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            rows: Table::new(seed, 0),
+            waiting: Deadlines::default(),
+            claimed: Deadlines::default(),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<&Row> {
-        self.rows.get(key)
+        self.rows.row(self.rows.find(key))
     }
 
+    /// Keys and rows, in bytewise order of the keys.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&[u8], &Row)> {
-        self.rows.iter().map(|(key, row)| (&**key, row))
+        let sorted = self.rows.sorted().into_iter();
+        sorted.filter_map(|(key, slot)| Some((key, self.rows.row(Place::At(slot))?)))
     }
 
     /// W2. Answers whether the key is new here.
     pub(crate) fn stage(&mut self, key: &[u8], visible_after: Timestamp, restage: Restage) -> bool {
-        match rule::stage(self.rows.get(key), visible_after, restage) {
-            Some(row) => self.put(key, row),
-            None => false,
-        }
+        let place = self.rows.find(key);
+        rule::stage(self.rows.row(place), visible_after, restage)
+            .is_some_and(|row| self.put_at(place, key, row))
     }
 
     /// W4. Answers whether the key was here.
     pub(crate) fn unstage(&mut self, key: &[u8]) -> bool {
-        let Some((key, row)) = self.rows.remove_entry(key) else {
-            return false;
-        };
-        self.unplace(key, row);
-        true
+        match self.rows.find(key) {
+            Place::At(slot) => self.remove(slot),
+            Place::New(_) => false,
+        }
     }
 
     /// W3.
@@ -58,14 +65,14 @@ impl Window {
     ) -> Vec<Candidate> {
         let mut taken = Vec::new();
         while limit.is_none_or(|limit| taken.len() < limit) {
-            let Some((key, row)) = self.next_available(now, store_now) else {
+            let Some((slot, row)) = self.next_available(now, store_now) else {
                 break;
             };
-            self.unstage(&key);
-            taken.extend(owned(&key).map(|key| Candidate {
+            taken.extend(self.key(slot).map(|key| Candidate {
                 key,
                 visible_after: row.visible_after,
             }));
+            self.remove(slot);
         }
         taken
     }
@@ -78,18 +85,16 @@ impl Window {
         store_now: Timestamp,
         id: impl FnOnce() -> Result<Revision, E>,
     ) -> Result<Option<Claim>, E> {
-        let Some((key, row)) = self.next_available(now, store_now) else {
+        let Some((slot, row)) = self.next_available(now, store_now) else {
             return Ok(None);
         };
         let id = id()?;
-        self.put(
-            &key,
-            Row {
-                claim: Some((id, until)),
-                ..row
-            },
-        );
-        Ok(owned(&key).map(|key| Claim {
+        let claimed = Row {
+            claim: Some((id, until)),
+            ..row
+        };
+        self.put_at(Place::At(slot), &[], claimed);
+        Ok(self.key(slot).map(|key| Claim {
             key,
             visible_after: row.visible_after,
             id,
@@ -99,8 +104,13 @@ impl Window {
 
     /// W5. Answers whether the claim still stood.
     pub(crate) fn settle(&mut self, claim: &Claim, store_now: Timestamp) -> bool {
-        let key = claim.key.as_bytes();
-        rule::settle(self.rows.get(key), claim.id, store_now) && self.unstage(key)
+        let place = self.rows.find(claim.key.as_bytes());
+        match place {
+            Place::At(slot) if rule::settle(self.rows.row(place), claim.id, store_now) => {
+                self.remove(slot)
+            }
+            _ => false,
+        }
     }
 
     /// W5. Answers whether the claim still stood.
@@ -110,71 +120,59 @@ impl Window {
         visible_after: Timestamp,
         store_now: Timestamp,
     ) -> bool {
-        let key = claim.key.as_bytes();
-        match rule::requeue(self.rows.get(key), claim.id, visible_after, store_now) {
-            Some(row) => {
-                self.put(key, row);
-                true
-            }
-            None => false,
+        let place = self.rows.find(claim.key.as_bytes());
+        let row = rule::requeue(self.rows.row(place), claim.id, visible_after, store_now);
+        if let Some(row) = row {
+            self.put_at(place, &[], row);
         }
+        row.is_some()
     }
 
     /// Writes a row as it is. Answers whether the key is new here.
     pub(crate) fn put(&mut self, key: &[u8], row: Row) -> bool {
-        let (key, old) = match self.rows.remove_entry(key) {
-            Some((key, old)) => (key, Some(old)),
-            None => (key.into(), None),
-        };
-        let new = old.is_none();
-        if let Some(old) = old {
-            self.unplace(key.clone(), old);
-        }
-        match row.claim {
-            Some((_, until)) => self.claimed.insert((until, key.clone())),
-            None => self.waiting.insert((row.visible_after, key.clone())),
-        };
-        self.rows.insert(key, row);
-        new
+        self.put_at(self.rows.find(key), key, row)
     }
 
-    fn unplace(&mut self, key: SharedKey, row: Row) {
-        let waiting = (row.visible_after, key);
-        if !self.waiting.remove(&waiting) {
-            if let Some((_, until)) = row.claim {
-                self.claimed.remove(&(until, waiting.1));
-            }
-        }
+    /// `key` may be empty where `place` has it.
+    fn put_at(&mut self, place: Place, key: &[u8], row: Row) -> bool {
+        let (slot, old) = self.rows.occupy(place, key, row, None);
+        let claimed = row.claim.map(|(_, until)| until);
+        self.claimed.set(slot, claimed);
+        let waits = claimed.is_none().then_some(row.visible_after);
+        self.waiting.set(slot, waits);
+        old.is_none()
+    }
+
+    fn remove(&mut self, slot: u32) -> bool {
+        self.waiting.set(slot, None);
+        self.claimed.set(slot, None);
+        self.rows.vacate(slot).is_some()
     }
 
     /// The oldest row that may be handed out.
-    fn next_available(&mut self, now: Timestamp, store_now: Timestamp) -> Option<(SharedKey, Row)> {
-        self.return_lapsed_claims(store_now);
-        // Rows that wait are available when due, but for those whose lapsed claim lives again because a clock was set
-        // back: hence the rule is asked, and such rows are passed over.
-        self.waiting
-            .iter()
-            .take_while(|(visible_after, _)| *visible_after <= now)
-            .filter_map(|(_, key)| Some((key.clone(), *self.rows.get(key)?)))
-            .find(|(_, row)| rule::available(row, now, store_now))
-    }
-
-    fn return_lapsed_claims(&mut self, store_now: Timestamp) {
-        while let Some((until, _)) = self.claimed.first() {
+    fn next_available(&mut self, now: Timestamp, store_now: Timestamp) -> Option<(u32, Row)> {
+        while let Some((slot, until)) = self.claimed.earliest() {
             if !until.lapsed(store_now) {
                 break;
             }
-            let Some((_, key)) = self.claimed.pop_first() else {
-                break;
-            };
-            if let Some(row) = self.rows.get(&key) {
-                self.waiting.insert((row.visible_after, key));
-            }
+            self.claimed.set(slot, None);
+            let row = self.rows.row(Place::At(slot));
+            self.waiting.set(slot, row.map(|row| row.visible_after));
         }
+        while let Some((slot, visible_after)) = self.waiting.earliest() {
+            let row = *self.rows.row(Place::At(slot))?;
+            if visible_after > now || rule::available(&row, now, store_now) {
+                return (visible_after <= now).then_some((slot, row));
+            }
+            // A claim that had lapsed lives again, because a clock was set back.
+            self.waiting.set(slot, None);
+            self.claimed.set(slot, row.claim.map(|(_, until)| until));
+        }
+        None
     }
-}
 
-/// Every key here came in as a valid one.
-fn owned(key: &SharedKey) -> Option<Key<'static>> {
-    Key::new(key.to_vec()).ok()
+    /// Every key here came in as a valid one.
+    fn key(&self, slot: u32) -> Option<Key<'static>> {
+        Key::new(self.rows.name(slot).to_vec()).ok()
+    }
 }

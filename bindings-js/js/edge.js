@@ -3,4 +3,6 @@ import module from './alkstore.wasm?module';
 import { compiled, opener } from './open.js';
 
 export { AlkError } from './error.js';
-export const { open, openSync } = /* @__PURE__ */ opener(/* @__PURE__ */ compiled(() => module));
+const entry = /* @__PURE__ */ opener(/* @__PURE__ */ compiled(() => module));
+export const open = (options) => entry.open(options);
+export const openSync = (options) => entry.openSync(options);

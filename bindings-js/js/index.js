@@ -3,4 +3,6 @@ import { bytes } from './inline.js';
 import { fromBytes, opener } from './open.js';
 
 export { AlkError } from './error.js';
-export const { open, openSync } = /* @__PURE__ */ opener(/* @__PURE__ */ fromBytes(bytes));
+const entry = /* @__PURE__ */ opener(/* @__PURE__ */ fromBytes(bytes));
+export const open = (options) => entry.open(options);
+export const openSync = (options) => entry.openSync(options);

@@ -2,4 +2,6 @@
 import { opener } from './open.js';
 
 export { AlkError } from './error.js';
-export const { open, openSync } = /* @__PURE__ */ opener();
+const entry = /* @__PURE__ */ opener();
+export const open = (options) => entry.open(options);
+export const openSync = (options) => entry.openSync(options);

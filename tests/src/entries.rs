@@ -398,6 +398,9 @@ fn keys(page: Vec<EntryMeta>) -> Vec<Vec<u8>> {
     page.into_iter().map(|meta| meta.key.into_bytes()).collect()
 }
 
+/// Prefix, `after`, limit, and the keys that they give.
+type Page<'a> = (&'a [u8], Option<&'a [u8]>, usize, &'a [&'a [u8]]);
+
 pub(crate) async fn e4_list_pages_in_bytewise_order(f: &dyn Fixture) -> CaseResult {
     let store = open(f).await?;
     let all: [&[u8]; 14] = [
@@ -424,7 +427,7 @@ pub(crate) async fn e4_list_pages_in_bytewise_order(f: &dyn Fixture) -> CaseResu
         .await?;
     f.advance(ms(1)).await?;
     ensure_eq!(keys(store.list(b"", None, 100).await?), all);
-    let cases: [(&[u8], Option<&[u8]>, usize, &[&[u8]]); 13] = [
+    let cases: [Page<'_>; 13] = [
         (
             b"a",
             None,

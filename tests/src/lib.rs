@@ -37,7 +37,7 @@ mod snapshots;
 mod transactions;
 mod window;
 
-// The list for JavaScript, and the model, which needs threads' worth of a machine.
+// The list for JavaScript, and random histories beside it.
 #[cfg(target_arch = "wasm32")]
 pub mod js;
 #[cfg(not(target_arch = "wasm32"))]

@@ -6,14 +6,23 @@ use futures_util::FutureExt as _;
 use crate::fixture::Fixture;
 use crate::{CaseResult, Failure};
 
+#[allow(clippy::wildcard_imports)]
 use crate::bad_input::*;
+#[allow(clippy::wildcard_imports)]
 use crate::entries::*;
+#[allow(clippy::wildcard_imports)]
 use crate::interleavings::*;
+#[allow(clippy::wildcard_imports)]
 use crate::lifecycle::*;
+#[allow(clippy::wildcard_imports)]
 use crate::locks::*;
+#[allow(clippy::wildcard_imports)]
 use crate::names::*;
+#[allow(clippy::wildcard_imports)]
 use crate::snapshots::*;
+#[allow(clippy::wildcard_imports)]
 use crate::transactions::*;
+#[allow(clippy::wildcard_imports)]
 use crate::window::*;
 
 /// Calls `$callback! { case case ... }` with the name of every case.

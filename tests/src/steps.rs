@@ -152,12 +152,12 @@ pub(crate) async fn stage(store: &dyn Store, rows: &[(&str, Timestamp)]) -> Case
 /// without taking.
 pub(crate) async fn drain(store: &dyn Store) -> CaseResult<Vec<(String, Timestamp)>> {
     let taken = store.window_take(Timestamp::MAX, None).await?;
-    let mut taken: Vec<_> = taken.into_iter().map(shown).collect();
+    let mut taken: Vec<_> = taken.iter().map(shown).collect();
     taken.sort();
     Ok(taken)
 }
 
-pub(crate) fn shown(candidate: Candidate) -> (String, Timestamp) {
+pub(crate) fn shown(candidate: &Candidate) -> (String, Timestamp) {
     let key = String::from_utf8_lossy(candidate.key.as_bytes()).into_owned();
     (key, candidate.visible_after)
 }

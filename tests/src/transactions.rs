@@ -274,8 +274,7 @@ pub(crate) async fn t2_l12_a_dropped_commit_is_whole_or_nothing(f: &dyn Fixture)
 /// A transaction that read `k` in one state commits after it has got into another.
 pub(crate) async fn t3_what_was_read_must_still_hold(f: &dyn Fixture) -> CaseResult {
     let store = open(f).await?;
-    type Change = (&'static str, bool);
-    let changes: [Change; 6] = [
+    let changes = [
         ("replaced", true),
         ("rewritten with the same value", true),
         ("deleted", true),

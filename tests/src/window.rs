@@ -29,8 +29,8 @@ fn names(claims: &[Claim]) -> Vec<String> {
         .collect()
 }
 
-fn taken(candidates: Vec<Candidate>) -> Vec<(String, Timestamp)> {
-    candidates.into_iter().map(shown).collect()
+fn taken(candidates: &[Candidate]) -> Vec<(String, Timestamp)> {
+    candidates.iter().map(shown).collect()
 }
 
 pub(crate) async fn w1_the_schema_is_made_as_often_as_asked(f: &dyn Fixture) -> CaseResult {
@@ -122,7 +122,7 @@ pub(crate) async fn w2_r1_repeated_marks_with_keep_are_swept_in_time(
     let now = store.now().await?;
     ensure_eq!(now, deadline);
     ensure_eq!(
-        taken(store.window_take(now, None).await?),
+        taken(&store.window_take(now, None).await?),
         rows(&[("k", deadline)])
     );
     Ok(())
@@ -150,16 +150,16 @@ pub(crate) async fn w3_take_removes_what_is_due_oldest_first(f: &dyn Fixture) ->
     );
     ensure_eq!(store.window_take(at(9), Some(0)).await?, []);
     ensure_eq!(
-        taken(store.window_take(at(1), None).await?),
+        taken(&store.window_take(at(1), None).await?),
         rows(&[("d", at(1))]),
         "due at its very instant"
     );
     ensure_eq!(
-        taken(store.window_take(at(4), Some(2)).await?),
+        taken(&store.window_take(at(4), Some(2)).await?),
         rows(&[("c", at(2)), ("a", at(3))])
     );
     ensure_eq!(
-        taken(store.window_take(before(at(5), NANO), Some(9)).await?),
+        taken(&store.window_take(before(at(5), NANO), Some(9)).await?),
         rows(&[("b", at(4))])
     );
     ensure_eq!(
@@ -168,7 +168,7 @@ pub(crate) async fn w3_take_removes_what_is_due_oldest_first(f: &dyn Fixture) ->
         "future rows stay"
     );
     ensure_eq!(
-        taken(store.window_take(at(5), Some(1)).await?),
+        taken(&store.window_take(at(5), Some(1)).await?),
         rows(&[("e", at(5))])
     );
     ensure_eq!(store.window_take(Timestamp::MAX, None).await?, []);
@@ -189,19 +189,19 @@ pub(crate) async fn w3_deadlines_may_lie_anywhere(f: &dyn Fixture) -> CaseResult
     )
     .await?;
     ensure_eq!(
-        taken(store.window_take(Timestamp::MIN, None).await?),
+        taken(&store.window_take(Timestamp::MIN, None).await?),
         rows(&[("min", Timestamp::MIN)])
     );
     ensure_eq!(
-        taken(store.window_take(early, None).await?),
+        taken(&store.window_take(early, None).await?),
         rows(&[("early", early)])
     );
     ensure_eq!(
-        taken(store.window_take(START, None).await?),
+        taken(&store.window_take(START, None).await?),
         rows(&[("zero", Timestamp::from_nanos(0))])
     );
     ensure_eq!(
-        taken(store.window_take(Timestamp::MAX, None).await?),
+        taken(&store.window_take(Timestamp::MAX, None).await?),
         rows(&[("max", Timestamp::MAX)])
     );
     Ok(())
@@ -280,7 +280,7 @@ pub(crate) async fn w5_claims_hand_out_without_removing(f: &dyn Fixture) -> Case
     let ids: BTreeSet<_> = first.iter().chain(&second).map(|claim| claim.id).collect();
     ensure_eq!(ids.len(), 3, "each claim has its own number");
     ensure_eq!(
-        taken(store.window_take(Timestamp::MAX, None).await?),
+        taken(&store.window_take(Timestamp::MAX, None).await?),
         rows(&[("d", at(4))]),
         "take passes over claimed rows"
     );
@@ -360,7 +360,7 @@ pub(crate) async fn w5_requeue_puts_back(f: &dyn Fixture) -> CaseResult {
     ensure_eq!(store.window_settle(&claims).await?, 0);
     ensure_eq!(names(&store.window_claim(at(8), TTL, 10).await?), ["c"]);
     ensure_eq!(
-        taken(store.window_take(at(9), Some(1)).await?).len(),
+        taken(&store.window_take(at(9), Some(1)).await?).len(),
         1,
         "free at once, at its new instant"
     );
@@ -489,7 +489,7 @@ pub(crate) async fn w5_r2_publication_gives_a_whole_fresh_window(f: &dyn Fixture
         "no trace of the old deadline"
     );
     ensure_eq!(
-        taken(store.window_take(at(20), None).await?),
+        taken(&store.window_take(at(20), None).await?),
         rows(&[("k", at(20))])
     );
     Ok(())
@@ -552,7 +552,7 @@ async fn takers(f: &dyn Fixture, claim: bool) -> CaseResult {
                     .map(|claims| names(&claims))
             } else {
                 let rows = store.window_take(START, Some(10)).await?;
-                Ok(taken(rows).into_iter().map(|(key, _)| key).collect())
+                Ok(taken(&rows).into_iter().map(|(key, _)| key).collect())
             }
         }
     };

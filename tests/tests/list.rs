@@ -7,7 +7,7 @@ use alkstore_tests::{CASES, ELSEWHERE, REQUIRED};
 
 #[test]
 fn every_required_id_has_a_case() {
-    let covered: BTreeSet<&str> = CASES.iter().flat_map(|case| case.ids()).collect();
+    let covered: BTreeSet<&str> = CASES.iter().flat_map(alkstore_tests::Case::ids).collect();
     let missing: Vec<_> = REQUIRED
         .iter()
         .filter(|id| !covered.contains(*id))

@@ -98,6 +98,10 @@ pub enum Verb {
     /// What ends a command whose keeper was killed or stopped; started by `alkstore lock`
     #[command(name = "__guard", hide = true)]
     Guard,
+
+    /// What becomes the command; started by `alkstore lock`
+    #[command(name = "__exec", hide = true)]
+    Exec(lock::ExecArgs),
 }
 
 pub fn command() -> clap::Command {

@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Verb::Completions(args) => manual::completions(&args),
         Verb::Man(args) => manual::pages(&args),
         Verb::Guard => lock::guard(),
+        Verb::Exec(args) => lock::exec(&args),
     };
     match done {
         Ok(code) => code,

@@ -2,17 +2,18 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command as Process;
 use std::sync::mpsc::Sender;
 
-use nix::sys::signal::{killpg, Signal};
+use nix::sys::signal::{killpg, SigSet, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 
 use super::keeper::Event;
 use super::tenancy::Grant;
-use super::LockArgs;
-use crate::exit::{Failure, CANNOT_RUN, NOT_FOUND};
+use super::{ExecArgs, LockArgs};
+use crate::exit::{Failure, Result, CANNOT_RUN, NOT_FOUND, SYSTEM, USAGE};
 use crate::output;
 use crate::place::PlaceArgs;
 
@@ -47,34 +48,33 @@ impl Group {
 }
 
 /// Starts the command; what becomes of it is told as events.
+///
+/// What is started is this very program, which inherits the signals that the keeper has blocked, unblocks them and
+/// [becomes the command](become_command). A signal that is passed on meanwhile waits.
 pub fn start(
     args: &LockArgs,
     grant: &Grant,
     place: &PlaceArgs,
+    blocked: &SigSet,
     events: Sender<Event>,
-) -> Result<Group, Failure> {
-    let (program, arguments) = args
-        .command
-        .split_first()
-        .ok_or_else(|| Failure::new(crate::exit::USAGE, "there is no command"))?;
-    let mut process = Process::new(program);
-    process
-        .args(arguments)
-        .env("ALKSTORE_LOCK_NAME", &args.name)
-        .env("ALKSTORE_LOCK_TOKEN", grant.token.to_string())
-        .env("ALKSTORE_LOCK_OWNER", &grant.owner)
-        .envs(place.variables()?)
-        .process_group(0);
-    let child = process.spawn().map_err(|error| {
-        let code = match error.kind() {
-            io::ErrorKind::NotFound => NOT_FOUND,
-            _ => CANNOT_RUN,
-        };
-        let program = output::printable(&program.to_string_lossy());
-        Failure::new(code, format!("cannot run {program}: {error}"))
-    })?;
+) -> Result<Group> {
+    let numbers = blocked.iter().map(|signal| (signal as i32).to_string());
+    let child = own_program()
+        .and_then(|program| {
+            Process::new(program)
+                .arg0("alkstore")
+                .args(["__exec", &numbers.collect::<Vec<_>>().join(","), "--"])
+                .args(&args.command)
+                .env("ALKSTORE_LOCK_NAME", &args.name)
+                .env("ALKSTORE_LOCK_TOKEN", grant.token.to_string())
+                .env("ALKSTORE_LOCK_OWNER", &grant.owner)
+                .envs(place.variables().unwrap_or_default())
+                .process_group(0)
+                .spawn()
+        })
+        .map_err(|error| Failure::system("no process can be started", error))?;
     let pid = i32::try_from(child.id()).unwrap_or(-1);
-    let group = Group::of(pid).ok_or_else(|| Failure::new(CANNOT_RUN, "the command has no id"))?;
+    let group = Group::of(pid).ok_or_else(|| Failure::new(SYSTEM, "the command has no id"))?;
     std::thread::Builder::new()
         .name("command".to_owned())
         .spawn(move || wait(group, &events))
@@ -83,6 +83,35 @@ pub fn start(
             Failure::system("a thread cannot be started", error)
         })?;
     Ok(group)
+}
+
+/// This program: by the link that works also after its file was replaced by a newer one, where there is such a link.
+pub fn own_program() -> io::Result<PathBuf> {
+    let link = PathBuf::from("/proc/self/exe");
+    if link.exists() {
+        Ok(link)
+    } else {
+        std::env::current_exe()
+    }
+}
+
+/// The process of the command, before it is the command. Comes back only where it cannot become it.
+pub fn become_command(args: &ExecArgs) -> Result {
+    let Some((program, arguments)) = args.command.split_first() else {
+        return Err(Failure::new(USAGE, "there is no command"));
+    };
+    let signals = args.unblock.iter().copied().map(Signal::try_from);
+    let unblock: SigSet = signals.flatten().collect();
+    unblock
+        .thread_unblock()
+        .map_err(|error| Failure::system("the signals cannot be unblocked", error))?;
+    let error = Process::new(program).args(arguments).exec();
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => CANNOT_RUN,
+    };
+    let program = output::printable(&program.to_string_lossy());
+    Err(Failure::new(code, format!("cannot run {program}: {error}")))
 }
 
 fn wait(group: Group, events: &Sender<Event>) {

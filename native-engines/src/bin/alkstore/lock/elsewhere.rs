@@ -1,6 +1,6 @@
 //! Where there are no process groups and signals, nothing could end a command whose lock is lost.
 
-use super::LockArgs;
+use super::{ExecArgs, LockArgs};
 use crate::exit::{Failure, Result, SYSTEM};
 use crate::place::PlaceArgs;
 
@@ -10,6 +10,10 @@ pub fn run(_place: &PlaceArgs, _args: &LockArgs) -> Result {
         "`alkstore lock` needs the process groups of Unix, which this system does not have",
     )
     .advise("All other verbs work here; on Windows, run this one in WSL."))
+}
+
+pub fn exec(_args: &ExecArgs) -> Result {
+    guard()
 }
 
 pub fn guard() -> Result {

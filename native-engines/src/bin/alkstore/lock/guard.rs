@@ -5,7 +5,6 @@
 
 use std::io::{self, BufRead, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::signal::{SigSet, Signal};
 
-use super::command::Group;
+use super::command::{own_program, Group};
 use super::moment::{Moment, Terms};
 use crate::exit::{Failure, Result};
 use crate::output;
@@ -98,14 +97,7 @@ impl Guard {
 }
 
 fn spawn() -> io::Result<ChildStdin> {
-    // The link works also after the program's file was replaced by a newer one.
-    let own = Path::new("/proc/self/exe");
-    let program = if own.exists() {
-        own.to_owned()
-    } else {
-        std::env::current_exe()?
-    };
-    let mut child = Command::new(program)
+    let mut child = Command::new(own_program()?)
         .arg0("alkstore")
         .arg("__guard")
         .env_clear()

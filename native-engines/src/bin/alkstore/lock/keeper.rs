@@ -52,7 +52,7 @@ pub fn run(place: &PlaceArgs, args: &LockArgs) -> Result {
     // An address that makes no sense is told before anything is started.
     place.describe()?;
     let (events, happened) = channel();
-    let suspension = signals::watch(events.clone())?;
+    let (suspension, blocked) = signals::watch(events.clone())?;
     let wish = Wish {
         place: place.clone(),
         name: args.name.clone(),
@@ -77,7 +77,7 @@ pub fn run(place: &PlaceArgs, args: &LockArgs) -> Result {
     };
     let deadline = grant.deadline;
     let started = Guard::start(terms, deadline).and_then(|mut guard| {
-        let group = command::start(args, &grant, place, events)?;
+        let group = command::start(args, &grant, place, &blocked, events)?;
         guard.watch(group);
         Ok((guard, group))
     });

@@ -32,8 +32,10 @@ mod terminal;
 #[cfg(not(unix))]
 mod elsewhere;
 
+#[cfg(unix)]
+pub use command::become_command as exec;
 #[cfg(not(unix))]
-pub use elsewhere::{guard, run};
+pub use elsewhere::{exec, guard, run};
 #[cfg(unix)]
 pub use guard::run as guard;
 
@@ -122,6 +124,16 @@ pub struct LockArgs {
 
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(clap::Args)]
+pub struct ExecArgs {
+    /// The numbers of the signals that the keeper has blocked, and the command has not
+    #[arg(value_delimiter = ',')]
+    unblock: Vec<i32>,
+
+    #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
 

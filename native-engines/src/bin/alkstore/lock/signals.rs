@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
-use nix::sys::signal::{kill, killpg, raise, SigSet, Signal};
+use nix::sys::signal::{kill, killpg, raise, SigSet, SigmaskHow, Signal};
 use nix::unistd::{getpgrp, getpid};
 
 use super::keeper::Event;
@@ -29,20 +29,26 @@ const WATCHED: [Signal; 9] = [
 pub struct Suspension(Arc<AtomicBool>);
 
 /// Blocks the signals and starts the thread that waits for them. To be called before any other thread is started.
-pub fn watch(events: Sender<Event>) -> Result<Suspension> {
+/// Answers also what it has blocked: processes inherit it.
+pub fn watch(events: Sender<Event>) -> Result<(Suspension, SigSet)> {
     let set: SigSet = WATCHED.into_iter().collect();
     let failed = |error| Failure::system("the signals cannot be blocked", error);
     let mut blocked = set;
     // So that giving the terminal away does not stop us.
     blocked.add(Signal::SIGTTOU);
-    blocked.thread_block().map_err(failed)?;
+    let before = blocked
+        .thread_swap_mask(SigmaskHow::SIG_BLOCK)
+        .map_err(failed)?;
+    for signal in &before {
+        blocked.remove(signal);
+    }
     let suspension = Suspension(Arc::new(AtomicBool::new(false)));
     let asked = suspension.clone();
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || wait(&set, &asked, &events))
         .map_err(|error| Failure::system("a thread cannot be started", error))?;
-    Ok(suspension)
+    Ok((suspension, blocked))
 }
 
 fn wait(set: &SigSet, suspension: &Suspension, events: &Sender<Event>) {

@@ -12,7 +12,9 @@ mod state;
 use std::time::Duration;
 
 use alkstore::Timestamp;
-use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
+use proptest::test_runner::{
+    Config, FileFailurePersistence, RngAlgorithm, TestCaseError, TestError, TestRunner,
+};
 
 use self::play::Run;
 use self::state::Model;
@@ -75,6 +77,8 @@ pub fn check(engine: &str, cases: u32, steps: usize, run: impl Fn(&History) -> C
     let config = Config {
         cases: asked("PROPTEST_CASES").unwrap_or(cases),
         max_shrink_iters: 100_000,
+        // The default generator takes most of the time where nothing is optimised.
+        rng_algorithm: RngAlgorithm::XorShift,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(Box::leak(
             file.into_boxed_str(),
         )))),

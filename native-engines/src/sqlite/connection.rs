@@ -1,15 +1,19 @@
 //! The connection that writes, shared by the writer's thread and by callers whose work is too short for a thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
 use super::clock::StoreClock;
-use super::failure::Failure;
+use super::failure::{is_busy, Failure};
 use super::txn::Txn;
 
-/// After about so many pages the log is carried over into the file, as SQLite itself does by default.
-const CHECKPOINT_PAGES: usize = 1_000;
+/// After about so many pages, 16 MB, the log is carried over into the file. SQLite's own default is a quarter of it;
+/// but a lock costs several small commits, and carrying over costs several syncs however little there is.
+const CHECKPOINT_PAGES: usize = 4_000;
+
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// When the connection's commits reach the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,8 @@ pub(super) struct Desk(Mutex<Option<WriteConnection>>);
 pub(super) struct WriteConnection {
     connection: Connection,
     sync: Sync,
+    /// How long a commit waits for readers, which stand in its way only where the database keeps no log.
+    patience: Duration,
     /// Whether commits do not wait for the disk just now, where they do otherwise.
     relaxed: bool,
     /// About how many pages were written since the last checkpoint.
@@ -35,10 +41,11 @@ pub(super) struct WriteConnection {
 }
 
 impl Desk {
-    pub(super) fn new(connection: Connection, sync: Sync) -> Self {
+    pub(super) fn new(connection: Connection, sync: Sync, patience: Duration) -> Self {
         Self(Mutex::new(Some(WriteConnection {
             connection,
             sync,
+            patience,
             relaxed: false,
             pages: 0,
         })))
@@ -96,7 +103,7 @@ impl WriteConnection {
         let answer = work(&mut txn)?;
         let pages = txn.finish()?;
         if pages > 0 {
-            commit(&self.connection)?;
+            commit(&self.connection, self.patience)?;
         }
         drop(undo);
         self.pages += pages;
@@ -145,9 +152,20 @@ pub(super) fn begin(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-pub(super) fn commit(connection: &Connection) -> Result<(), Failure> {
-    match connection.prepare_cached("COMMIT")?.execute([]) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::Commit(error)),
+/// Commits; a commit that readers stand in the way of can be tried again.
+pub(super) fn commit(connection: &Connection, patience: Duration) -> Result<(), Failure> {
+    let mut statement = connection.prepare_cached("COMMIT")?;
+    let since = Instant::now();
+    loop {
+        match statement.execute([]) {
+            Ok(_) => return Ok(()),
+            Err(error) if is_busy(&error) => {
+                if since.elapsed() >= patience {
+                    return Err(Failure::Busy(patience));
+                }
+                std::thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(Failure::Commit(error)),
+        }
     }
 }

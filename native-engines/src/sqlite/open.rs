@@ -10,7 +10,7 @@ use futures_channel::oneshot;
 use rusqlite::{Connection, OpenFlags};
 
 use super::clock::StoreClock;
-use super::connection::{self, Desk, Sync};
+use super::connection::{self as write, Desk, Sync};
 use super::failure::Failure;
 use super::options::Synchronous;
 use super::schema;
@@ -44,7 +44,7 @@ pub(super) async fn writer(
     spawn("alkstore-write", move || {
         match open(place, busy_limit, synchronous) {
             Ok(connection) => {
-                let desk = Arc::new(Desk::new(connection, sync));
+                let desk = Arc::new(Desk::new(connection, sync, busy_limit));
                 if opened.send(Ok(desk.clone())).is_ok() {
                     Writer::new(desk, clock, busy_limit, inbox).serve();
                 }
@@ -122,7 +122,7 @@ fn file(
     if !path.parent().is_none_or(Path::is_dir) {
         return refuse("the folder that it should be in does not exist");
     }
-    let connection = connect(path)?;
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
     let since = Instant::now();
     // The first look only reads: what is not a database, or is a newer one, stays as it is.
     patiently(since, busy_limit, || schema::is_complete(&connection))?;
@@ -158,9 +158,9 @@ fn prepare(connection: &Connection, busy_limit: Duration) -> Result<(), Failure>
     if patiently(since, busy_limit, || schema::is_complete(connection))? {
         return Ok(());
     }
-    patiently(since, busy_limit, || Ok(connection::begin(connection)?))?;
+    patiently(since, busy_limit, || Ok(write::begin(connection)?))?;
     let made = schema::complete(connection)
-        .and_then(|()| patiently(since, busy_limit, || connection::commit(connection)));
+        .and_then(|()| write::commit(connection, busy_limit.saturating_sub(since.elapsed())));
     if made.is_err() && !connection.is_autocommit() {
         connection.execute_batch("ROLLBACK")?;
     }
@@ -170,7 +170,8 @@ fn prepare(connection: &Connection, busy_limit: Duration) -> Result<(), Failure>
 /// A connection that only reads. It is opened for writing all the same, as the log's index beside the file needs it.
 pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
     let open = || -> rusqlite::Result<Connection> {
-        let connection = connect(path)?;
+        // It must be there already: a file that was taken away is not made anew, empty, behind the writer's back.
+        let connection = connect(path, OpenFlags::empty())?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         connection.execute_batch("PRAGMA query_only = ON")?;
         Ok(connection)
@@ -182,11 +183,9 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
 }
 
 /// Every connection is used by one thread at a time, and waits by our own rules.
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
+fn connect(path: &Path, create: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags | create)?;
     connection.busy_timeout(Duration::ZERO)?;
     Ok(connection)
 }

@@ -40,6 +40,11 @@ pub struct SqliteOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Synchronous {
     /// When it is on the disk: what was answered survives a loss of power.
+    ///
+    /// One answer alone does not wait: that of a lock's [`release`](alkstore::Lock::release). Where a loss of power
+    /// takes it back, the lease is there again, and lapses at its deadline; whatever was written after it, as the next
+    /// grant of the lock, takes it along to the disk. So it costs no exclusion, only patience, and halves the price of
+    /// a lock.
     #[default]
     Full,
     /// When the operating system has it, which is several times faster. What was answered survives the death of the

@@ -22,10 +22,14 @@ use super::writer::Queue;
 
 /// A store in a SQLite database, shared with the other threads and processes that have the same file open.
 ///
-/// Everything that the contract of [`alkstore`] promises holds across processes. Calls need no particular runtime:
-/// writes are carried out by a thread of the store's own, and what waits together is committed together. A look at one
-/// row (a lock that another holds, an entry of up to 64 KiB) happens on the caller's thread, which takes microseconds
-/// and waits for no lock; listings and longer values are read by a second thread.
+/// Everything that the contract of [`alkstore`] promises holds across processes. Calls need no particular runtime, and
+/// none of them keeps a runtime's thread waiting for the disk's sync or for another process: a thread of the store's own
+/// does that, and commits together what waits together. What takes microseconds and waits for neither is done on the
+/// caller's thread: a look at one row (a lock that another holds, an entry of up to 64 KiB), and the write of one
+/// where its commit need not reach the disk. Listings and longer values are read by a second thread.
+///
+/// [`window_stage`](alkstore::EngineWindowState::window_stage) takes a transaction for every 10,000 candidates, so that
+/// others get a turn; where its future is dropped, some of them may be staged. Staging them again is safe.
 ///
 /// Dropping the store ends its threads once what was begun is done; [`close`](alkstore::Lifecycle::close) waits for it.
 ///

@@ -1,5 +1,7 @@
 //! One write transaction: the rows, the store's time and its counter, while nobody else can write.
 
+use std::cell::Cell;
+
 use alkstore::{Error, Revision, Timestamp, MAX_KEY_BYTES};
 use rusqlite::{Connection, Params, Row};
 
@@ -16,6 +18,9 @@ pub(super) struct Txn<'c> {
     clock: &'c StoreClock,
     floor: Timestamp,
     now: Timestamp,
+    /// Whether anything was judged by the time, and the floor in the file must rise to it.
+    timed: Cell<bool>,
+    first_revision: u64,
     revision: u64,
     rows: usize,
     bytes: usize,
@@ -34,13 +39,16 @@ impl<'c> Txn<'c> {
             })?;
         check_version(version)?;
         let floor = Timestamp::from_nanos(floor);
+        let revision = u64::try_from(revision)
+            .map_err(|_| Failure::Damaged("the counter of revisions is negative"))?;
         Ok(Self {
             connection,
             clock,
             floor,
             now: clock.at(clock.read(), floor),
-            revision: u64::try_from(revision)
-                .map_err(|_| Failure::Damaged("the counter of revisions is negative"))?,
+            timed: Cell::new(false),
+            first_revision: revision,
+            revision,
             rows: 0,
             bytes: 0,
         })
@@ -53,6 +61,7 @@ impl<'c> Txn<'c> {
 
     /// The store's time of the request that is being served.
     pub(super) fn now(&self) -> Timestamp {
+        self.timed.set(true);
         self.now
     }
 
@@ -85,16 +94,18 @@ impl<'c> Txn<'c> {
         first(self.connection, sql, params, read)
     }
 
-    /// Leaves counter and time in the file. Answers about how many pages there are to commit: where nothing was written,
-    /// there is no need for the floor either.
+    /// Leaves counter and time in the file, where they matter. Answers about how many pages there are to commit: where
+    /// nothing was written, there is no need for the floor either.
     pub(super) fn finish(self) -> Result<usize, Failure> {
         if self.rows == 0 {
             return Ok(0);
         }
-        let revision = i64::try_from(self.revision).map_err(|_| Failure::Exhausted)?;
-        self.connection
-            .prepare_cached("UPDATE main.alkstore_state SET revision = ?1, clock = ?2")?
-            .execute([revision, self.now.as_nanos()])?;
+        if self.timed.get() || self.revision != self.first_revision {
+            let revision = i64::try_from(self.revision).map_err(|_| Failure::Exhausted)?;
+            self.connection
+                .prepare_cached("UPDATE main.alkstore_state SET revision = ?1, clock = ?2")?
+                .execute([revision, self.now.as_nanos()])?;
+        }
         // The state, and for each row a page of its table and one of an index; long values have pages of their own.
         Ok(1 + 2 * self.rows + self.bytes / PAGE)
     }

@@ -7,6 +7,7 @@ use alkstore::{
     PutOptions, Restage,
 };
 use alkstore_native::sqlite::rusqlite::Connection;
+use alkstore_native::sqlite::SqliteOptions;
 
 use crate::support::{assert_waits, block_on, connect, fresh, open_at, quick, START, TTL};
 
@@ -146,4 +147,32 @@ fn l12_a_call_that_is_dropped_while_it_waits_does_nothing() {
     // Requests are served in order: when this one has been answered, the other would have been carried out.
     assert!(block_on(store.try_lock("b", "o", TTL)).unwrap().is_some());
     assert_eq!(block_on(store.lock_info("a")).unwrap(), None);
+}
+
+/// Without a log, readers stand in the way of commits: a commit waits for them as well, up to the limit.
+#[test]
+fn l3_a_commit_that_readers_hold_up_is_busy_and_not_lost() {
+    let (_folder, path) = fresh();
+    let options = || SqliteOptions::new().busy_limit(LIMIT);
+    let store = block_on(options().on(connect(&path))).unwrap();
+    let reader = connect(&path);
+    reader
+        .execute_batch("BEGIN; SELECT * FROM alkstore_state")
+        .unwrap();
+    let since = Instant::now();
+    let error = block_on(store.try_lock("a", "o", TTL))
+        .map(drop)
+        .unwrap_err();
+    assert!(since.elapsed() >= LIMIT);
+    assert!(
+        error.is_retryable() && !error.is_outcome_unknown(),
+        "{error:?}"
+    );
+    reader.execute_batch("COMMIT").unwrap();
+    assert_eq!(
+        block_on(store.lock_info("a")).unwrap(),
+        None,
+        "nothing was done"
+    );
+    assert!(block_on(store.try_lock("a", "o", TTL)).unwrap().is_some());
 }

@@ -35,6 +35,7 @@ impl Deadlines {
     }
 
     /// Sets or clears the deadline of `slot`.
+    #[inline(never)]
     pub(crate) fn set(&mut self, slot: u32, deadline: Option<Timestamp>) {
         let index = slot as usize;
         let Some(deadline) = deadline else {

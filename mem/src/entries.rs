@@ -8,8 +8,8 @@ use alkstore::{
     Payload, Put, PutMode, Restage, Result, Revision, Timestamp, Ttl,
 };
 
+use crate::index::{sort, Handle, Place};
 use crate::state::{signed, Growth, State};
-use crate::table::{sort, Handle, Place};
 
 #[derive(Debug)]
 pub(crate) struct EntryRow<V> {
@@ -83,7 +83,7 @@ impl<V: Payload> State<V> {
         let place = self.entries.find(key.as_bytes());
         match (entry::touch(self.head_at(place), ttl, now), place) {
             (Some(deadline), Place::At(slot)) => {
-                self.entries.set_deadline(slot, Some(deadline));
+                self.entries.deadlines.set(slot, Some(deadline));
                 true
             }
             _ => false,
@@ -109,11 +109,7 @@ impl<V: Payload> State<V> {
         // Lapsed rows are passed over, so one round may not fill the page.
         while page.len() < limit {
             let wanted = limit - page.len();
-            let slots: Vec<u32> = self
-                .entries
-                .ordered(prefix, from.as_deref())
-                .take(wanted)
-                .collect();
+            let slots = self.entries.page(prefix, from.as_deref(), wanted);
             let Some(&last) = slots.last() else { break };
             let meta = |slot| self.meta(slot, now);
             page.extend(slots.iter().copied().filter_map(meta));
@@ -354,12 +350,11 @@ impl<V: Payload> State<V> {
         };
         if self.refuses(upper).is_some() {
             self.make_room(now, |state| {
-                let mut new: Vec<_> = candidates
+                let new = candidates
                     .iter()
                     .map(|candidate| (candidate.key.as_bytes(), 0))
-                    .filter(|(key, _)| state.window.get(key).is_none())
-                    .collect();
-                sort(&mut new);
+                    .filter(|(key, _)| state.window.get(key).is_none());
+                let mut new = sort(new.collect());
                 new.dedup();
                 Growth {
                     bytes: new.iter().map(|(key, _)| signed(key.len())).sum(),

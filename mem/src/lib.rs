@@ -37,6 +37,7 @@ mod state;
 
 // What that is made of.
 mod deadlines;
+mod index;
 mod table;
 mod window;
 
@@ -46,10 +47,10 @@ mod clock;
 #[cfg(feature = "clock")]
 pub use clock::SystemClock;
 pub use entries::PutRow;
+pub use index::Handle;
 pub use lock::MemLock;
 pub use locks::{Claimant, Granted};
 pub use snapshot::{SnapshotError, SnapshotPayload};
 pub use state::{Options, Seeds, State, Stats};
 pub use store::MemStore;
-pub use table::Handle;
 pub use tx::MemTx;

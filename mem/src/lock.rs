@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use alkstore::{validate, BoxFuture, Clock, Lock, LockName, Owner, Result, Revision, Timestamp};
 
+use crate::index::Handle;
 use crate::locks::Granted;
 use crate::store::MemStore;
-use crate::table::Handle;
 
 /// A grant of a lock in a [`MemStore`]. Dropping it does nothing: the lease lapses at its deadline.
 pub struct MemLock<C = Box<dyn Clock>> {

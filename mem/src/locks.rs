@@ -6,8 +6,8 @@ use std::sync::Arc;
 use alkstore::rules::lock::{self, Acquisition, Grant};
 use alkstore::{LockInfo, LockName, Owner, Payload, Result, Revision, Timestamp, Ttl};
 
+use crate::index::{Handle, Place};
 use crate::state::{signed, Growth, State};
-use crate::table::{Handle, Place};
 
 /// A grant as [`State::try_lock`] answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,11 +180,9 @@ impl<V: Payload> State<V> {
         limit: usize,
         now: Timestamp,
     ) -> Vec<LockInfo> {
-        let slots: Vec<u32> = self
+        let slots = self
             .locks
-            .ordered(prefix.as_bytes(), after.map(str::as_bytes))
-            .take(limit)
-            .collect();
+            .page(prefix.as_bytes(), after.map(str::as_bytes), limit);
         let info = |slot| self.info(slot, now);
         slots.into_iter().filter_map(info).collect()
     }
@@ -322,7 +320,7 @@ impl<V: Payload> State<V> {
 
     fn move_deadline(&mut self, place: Place, deadline: Timestamp) -> Option<Timestamp> {
         let Place::At(slot) = place else { return None };
-        self.locks.set_deadline(slot, Some(deadline));
+        self.locks.deadlines.set(slot, Some(deadline));
         Some(deadline)
     }
 
@@ -331,7 +329,7 @@ impl<V: Payload> State<V> {
         let row = self.locks.row(place)?;
         let deadline = self.locks.deadline(place)?;
         Some(LockInfo {
-            name: String::from_utf8_lossy(self.locks.name(slot)).into_owned(),
+            name: std::str::from_utf8(self.locks.name(slot)).ok()?.into(),
             owner: self.owner_text(row).into_owned(),
             token: row.token,
             deadline,

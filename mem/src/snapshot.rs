@@ -14,9 +14,9 @@ use alkstore::{
 use crc::{Crc, Table as Lookup, CRC_32_ISO_HDLC};
 
 use crate::entries::EntryRow;
+use crate::index::Place;
 use crate::locks::{LockRow, OwnerText};
 use crate::state::State;
-use crate::table::Place;
 
 const MAGIC: &[u8; 8] = b"ALKSNAP\0";
 const VERSION: u32 = 1;
@@ -26,7 +26,7 @@ const CHECKSUM: Crc<u32, Lookup<1>> = Crc::<u32, Lookup<1>>::new(&CRC_32_ISO_HDL
 const JUMP: u64 = 1 << 32;
 
 /// Why bytes are not a snapshot that can be restored: the source of the error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// They do not begin as a snapshot does.
@@ -58,6 +58,13 @@ impl fmt::Display for SnapshotError {
             Self::Corrupt => f.write_str("the checksum does not fit: the bytes were changed"),
             Self::Invalid(what) => f.write_str(what),
         }
+    }
+}
+
+/// The same as its text: a derived one would bring the code that quotes strings into the wasm.
+impl fmt::Debug for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use alkstore::{Error, ErrorKind, Payload, Result, Revision, Timestamp, Value};
 
 use crate::entries::EntryRow;
+use crate::index::Place;
 use crate::locks::{LockRow, Mint};
-use crate::table::{Place, Table};
+use crate::table::Table;
 use crate::window::Window;
 
 /// Where a full store refuses to grow. Lapsed rows are purged before anything is refused.
@@ -155,13 +156,13 @@ impl<V: Payload> State<V> {
     }
 
     fn purge_one(&mut self, now: Timestamp) -> bool {
-        if let Some((slot, deadline)) = self.locks.earliest() {
+        if let Some((slot, deadline)) = self.locks.deadlines.earliest() {
             if deadline.lapsed(now) {
                 self.remove_lock(Place::At(slot));
                 return true;
             }
         }
-        if let Some((slot, deadline)) = self.entries.earliest() {
+        if let Some((slot, deadline)) = self.entries.deadlines.earliest() {
             if deadline.lapsed(now) {
                 self.remove_entry(Place::At(slot));
                 return true;

@@ -4,7 +4,8 @@ use alkstore::rules::window::{self as rule, Row};
 use alkstore::{Candidate, Claim, Key, Restage, Revision, Timestamp};
 
 use crate::deadlines::Deadlines;
-use crate::table::{Place, Table};
+use crate::index::Place;
+use crate::table::Table;
 
 /// Rows by key, and the slots of the same rows in the order in which they can be handed out.
 ///

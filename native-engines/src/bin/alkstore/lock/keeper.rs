@@ -209,7 +209,7 @@ impl Keeper {
                 Ok(Event::Command(status)) => {
                     if let Some(ending) = &mut self.ending {
                         ending.status = Some(status);
-                    } else if self.was_ended_by_guard(status) {
+                    } else if self.ended_unwatched() {
                         return End::Lost;
                     } else {
                         let had_terminal = self.terminal.as_ref().is_some_and(Terminal::is_given);
@@ -411,20 +411,17 @@ impl Keeper {
         });
     }
 
-    /// Whether it ended as the guard ends it, at a time when the guard does.
-    fn was_ended_by_guard(&self, status: WaitStatus) -> bool {
-        let signalled = matches!(
-            status,
-            WaitStatus::Signaled(_, Signal::SIGTERM | Signal::SIGKILL, _)
-        );
-        if signalled && self.terms.term_at(self.deadline).passed() {
+    /// Whether the command ended at a time when the guard ends it, and this process was not there to see it. Then
+    /// nobody knows whether it came to its end, and while the lock was good.
+    fn ended_unwatched(&self) -> bool {
+        let unwatched = self.terms.term_at(self.deadline).passed();
+        if unwatched {
             output::complain(&format!(
-                "lost the lock {}: this process was stopped, or the store did not answer, for too long",
+                "lost the lock {}: this process was stopped for too long to see how the command ended",
                 self.name
             ));
-            return true;
         }
-        false
+        unwatched
     }
 
     /// The command is no more: releases the lock and tells the exit code.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use alkstore::{Entries, Error, ErrorKind, Lifecycle, Locks, PutOptions};
+use alkstore::{Changeset, Entries, Error, ErrorKind, Lifecycle, Locks, PutOptions, Transactions};
 use alkstore_native::postgres::{PgOptions, PgStore, PgTls};
 use postgres_support::{block_on, sqlstate, Place, SECOND, START};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -170,6 +170,8 @@ fn sessions_are_pinned_whatever_the_defaults_are() {
         place.until_waiting(&looker, 1).await;
         place.run(&raw, "COMMIT").await;
         assert!(acquire.await.unwrap().unwrap());
+        // A changeset looks at the level itself.
+        store.commit_changeset(Changeset::new()).await.unwrap();
 
         // Through a pooler that keeps sessions to itself these defaults would hold: that is refused.
         let pooled = refused(place.options().transaction_pooler(true).manual_clock(START)).await;

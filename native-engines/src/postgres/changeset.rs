@@ -31,14 +31,13 @@ impl Statements {
             commit: Statement::writes(
                 schema.fill(
                     "SELECT o_status, o_guard, o_versions FROM {schema}.commit_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, \
-                     $10, $11, $12, $13, $14, $15, $16)",
+                     $10, $11, $12, $13, $14, $15)",
                 ),
                 [
                     Type::INT4_ARRAY,
                     Type::BOOL_ARRAY,
                     Type::TEXT_ARRAY,
                     numbers(),
-                    Type::INT4_ARRAY,
                     keys(),
                     numbers(),
                     keys(),
@@ -154,7 +153,6 @@ struct Arrays<'c> {
     guards: Vec<&'c str>,
     guard_names: Vec<(&'c LockName<'static>, Revision)>,
     tokens: Vec<i64>,
-    guard_stripes: Vec<i32>,
     checks: Vec<&'c [u8]>,
     expected: Vec<Option<i64>>,
     puts: Vec<&'c [u8]>,
@@ -175,10 +173,7 @@ impl<'c> Arrays<'c> {
             arrays.guards.push(name.as_str());
             arrays.guard_names.push((name, token));
             arrays.tokens.push(number(token));
-            arrays.guard_stripes.push(stripe(name.as_str().as_bytes()));
         }
-        arrays.guard_stripes.sort_unstable();
-        arrays.guard_stripes.dedup();
         // Two keys may share a stripe; it is locked once, exclusively where either is written.
         let mut stripes = BTreeMap::new();
         for (key, ops) in changeset.keys() {
@@ -222,13 +217,12 @@ impl<'c> Arrays<'c> {
         arrays
     }
 
-    fn params(&self) -> [&(dyn ToSql + Sync); 16] {
+    fn params(&self) -> [&(dyn ToSql + Sync); 15] {
         [
             &self.stripes,
             &self.exclusive,
             &self.guards,
             &self.tokens,
-            &self.guard_stripes,
             &self.checks,
             &self.expected,
             &self.puts,

@@ -34,7 +34,7 @@ impl Statements {
                 [bytes()],
             ),
             put: Statement::writes(
-                schema.fill("SELECT {schema}.put_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+                schema.fill("SELECT {schema}.put_v1($1, $2, $3, $4, $5, $6, $7, $8)"),
                 [
                     bytes(),
                     bytes(),
@@ -44,7 +44,6 @@ impl Statements {
                     int4(),
                     Type::TEXT,
                     int8(),
-                    int4(),
                 ],
             ),
             touch: Statement::writes(
@@ -116,7 +115,6 @@ impl Entries for PgStore {
                         &stripe(key),
                         &guard,
                         &request.guard.as_ref().map(|(_, token)| number(*token)),
-                        &guard.map(|name| stripe(name.as_bytes())),
                     ],
                 )
                 .await?;

@@ -10,7 +10,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::Row;
 
 use super::connection::{column, Statement};
-use super::schema::{stripe, Schema};
+use super::schema::{name_lock, Schema};
 use super::{bounded, number, revision, PgStore, Shared};
 
 pub(super) struct Statements {
@@ -77,12 +77,7 @@ impl Locks for PgStore {
                 .connections
                 .row(
                     &shared.locks.try_lock,
-                    &[
-                        &name,
-                        &owner,
-                        &request.ttl.as_nanos(),
-                        &stripe(name.as_bytes()),
-                    ],
+                    &[&name, &owner, &request.ttl.as_nanos(), &name_lock(name)],
                 )
                 .await?;
             let Some([token, deadline]) = pair(&row)? else {

@@ -16,8 +16,8 @@ pub(super) const QUOTE: &str = "$alkstore$";
 /// The version of the schema that this code makes and uses.
 const VERSION: i32 = 1;
 
-/// How many advisory locks all keys share, and all lock names: few enough for the largest changeset to fit into the
-/// server's lock table, many enough that strangers rarely meet.
+/// How many advisory locks all keys share: few enough for the largest changeset to fit into the server's lock table,
+/// many enough that strangers rarely meet.
 const STRIPES: u64 = 1024;
 
 const PARTS: &str = include_str!("schema.sql");
@@ -78,9 +78,7 @@ impl Schema {
     /// The class of the advisory locks on `what`: two stores in one database hardly ever share one, and lose only
     /// speed where they do.
     fn class(&self, what: &str) -> i32 {
-        let [.., a, b, c, d] =
-            hash(format!("alkstore {what} {}", self.name).as_bytes()).to_be_bytes();
-        i32::from_be_bytes([a, b, c, d])
+        low_bits(hash(format!("alkstore {what} {}", self.name).as_bytes()))
     }
 
     /// Makes what is missing, and checks what is there.
@@ -262,9 +260,19 @@ impl Schema {
     }
 }
 
-/// The stripe of a key or of a lock name. Part of what nodes agree on: it never changes.
-pub(super) fn stripe(bytes: &[u8]) -> i32 {
-    i32::try_from(hash(bytes) % STRIPES).unwrap_or(0)
+/// The stripe of a key. Part of what nodes agree on: it never changes.
+pub(super) fn stripe(key: &[u8]) -> i32 {
+    i32::try_from(hash(key) % STRIPES).unwrap_or(0)
+}
+
+/// The advisory lock of a lock's name, likewise. An acquisition takes but one, so these need no stripes.
+pub(super) fn name_lock(name: &str) -> i32 {
+    low_bits(hash(name.as_bytes()))
+}
+
+fn low_bits(hash: u64) -> i32 {
+    let [.., a, b, c, d] = hash.to_be_bytes();
+    i32::from_be_bytes([a, b, c, d])
 }
 
 /// FNV-1a, folded so that its low bits depend on all others.

@@ -73,7 +73,7 @@ $alkstore$;
 -- A live row ends it as a pure read, which writes nothing and draws no token. Every grant of a name holds the name's
 -- advisory lock from before it draws its token until it commits, so tokens follow grants although rows are deleted.
 --: try_lock_v1
-CREATE FUNCTION {schema}.try_lock_v1(p_name text, p_owner text, p_ttl bigint, p_stripe integer)
+CREATE FUNCTION {schema}.try_lock_v1(p_name text, p_owner text, p_ttl bigint, p_hash integer)
 RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS
 $alkstore$
 DECLARE
@@ -91,7 +91,7 @@ BEGIN
     END IF;
     RETURN NULL;
   END IF;
-  PERFORM pg_catalog.pg_advisory_xact_lock({names}, p_stripe);
+  PERFORM pg_catalog.pg_advisory_xact_lock({names}, p_hash);
   -- Waits for a renewal or a release under way. Afterwards nobody can touch the name until this commits.
   SELECT l.owner, l.token, l.deadline INTO v_owner, v_token, v_deadline
     FROM {schema}.locks l WHERE l.name = p_name FOR UPDATE;
@@ -152,17 +152,16 @@ BEGIN
 END
 $alkstore$;
 
--- Whether the grant is live, judged after every wait. The name's advisory lock, shared, keeps grants out until the
--- caller's commit, and the row lock keeps releases out; renewals pass.
+-- Whether the grant is live, judged after every wait. The lock on its row keeps grants and releases out until the
+-- caller's commit; renewals pass.
 --: guard_v1
-CREATE FUNCTION {schema}.guard_v1(p_name text, p_token bigint, p_stripe integer)
+CREATE FUNCTION {schema}.guard_v1(p_name text, p_token bigint)
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS
 $alkstore$
 DECLARE
   v_token bigint;
   v_deadline bigint;
 BEGIN
-  PERFORM pg_catalog.pg_advisory_xact_lock_shared({names}, p_stripe);
   SELECT l.token, l.deadline INTO v_token, v_deadline
     FROM {schema}.locks l WHERE l.name = p_name FOR KEY SHARE;
   RETURN FOUND AND v_token = p_token AND v_deadline > {schema}.clock();
@@ -172,10 +171,10 @@ $alkstore$;
 -- p_mode: 0 create, 1 replace, 2 update over p_version. Answers {0, version} stored, {1, current or NULL} not stored,
 -- {2, NULL} lease lost.
 --
--- The lock order of every write: stripes of keys, rows of entries, then guards, then rows of the window.
+-- The lock order of every write: stripes of keys, rows of entries, rows of guards, rows of the window.
 --: put_v1
 CREATE FUNCTION {schema}.put_v1(p_key bytea, p_value bytea, p_mode integer, p_version bigint, p_ttl bigint,
-  p_stripe integer, p_guard text, p_token bigint, p_guard_stripe integer)
+  p_stripe integer, p_guard text, p_token bigint)
 RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS
 $alkstore$
 DECLARE
@@ -195,7 +194,7 @@ BEGIN
   END IF;
   SELECT e.version, e.expires_at INTO v_current, v_expires_at
     FROM {schema}.entries e WHERE e.key = p_key FOR UPDATE;
-  IF p_guard IS NOT NULL AND NOT {schema}.guard_v1(p_guard, p_token, p_guard_stripe) THEN
+  IF p_guard IS NOT NULL AND NOT {schema}.guard_v1(p_guard, p_token) THEN
     RETURN ARRAY[2, NULL];
   END IF;
   v_now := {schema}.clock();
@@ -276,10 +275,10 @@ $alkstore$;
 
 -- Applies a changeset or nothing of it. o_status: 0 applied, 1 conflict, 2 lease lost, by the guard at o_guard
 -- (from 1). o_versions are those of p_puts, in bytewise order of the keys. All arrays of keys are in bytewise order,
--- those of stripes ascending.
+-- that of stripes is ascending.
 --: commit_v1
 CREATE FUNCTION {schema}.commit_v1(
-  p_stripes integer[], p_exclusive boolean[], p_guards text[], p_tokens bigint[], p_guard_stripes integer[],
+  p_stripes integer[], p_exclusive boolean[], p_guards text[], p_tokens bigint[],
   p_checks bytea[], p_expected bigint[], p_puts bytea[], p_values bytea[], p_ttls bigint[], p_deletes bytea[],
   p_unstages bytea[], p_moves bytea[], p_moves_after bigint[], p_keeps bytea[], p_keeps_after bigint[],
   OUT o_status integer, OUT o_guard bigint, OUT o_versions bigint[])
@@ -287,7 +286,6 @@ LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS
 $alkstore$
 DECLARE
   v_now bigint;
-  v_stripe integer;
 BEGIN
   IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
     -- One snapshot for the whole transaction could not see what was committed during a wait.
@@ -301,9 +299,6 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM FROM {schema}.entries WHERE key = ANY (p_puts || p_deletes) ORDER BY key FOR UPDATE;
-  FOREACH v_stripe IN ARRAY p_guard_stripes LOOP
-    PERFORM pg_catalog.pg_advisory_xact_lock_shared({names}, v_stripe);
-  END LOOP;
   PERFORM FROM {schema}.locks WHERE name = ANY (p_guards) ORDER BY name FOR KEY SHARE;
   v_now := {schema}.clock();
 

@@ -425,9 +425,14 @@ pub(crate) async fn e4_list_pages_in_bytewise_order(f: &dyn Fixture) -> CaseResu
     store
         .put(b"a\x01", b"lapsed", PutOptions::create().ttl(ms(1)))
         .await?;
+    // Lapsed ones leave no gap in a page.
+    store
+        .put(b"a\0\x01", b"lapsed", PutOptions::create().ttl(ms(1)))
+        .await?;
     f.advance(ms(1)).await?;
     ensure_eq!(keys(store.list(b"", None, 100).await?), all);
-    let cases: [Page<'_>; 13] = [
+    let cases: [Page<'_>; 14] = [
+        (b"a", None, 4, &[b"a", b"a\0", b"a\0\xff", b"a\xff"]),
         (
             b"a",
             None,

@@ -169,16 +169,19 @@ pub(crate) async fn k7_w5_claims_bear_a_clock_that_steps_back(f: &dyn Fixture) -
     // A claim that was seen to have lapsed, and that nobody else has taken, lives again.
     f.set_clock(START).await?;
     store
-        .window_stage(&candidates(&[("k", START)])?, Restage::Move)
+        .window_stage(&candidates(&[("k", START), ("l", START)])?, Restage::Move)
         .await?;
-    let claims = store.window_claim(START, TTL, 1).await?;
+    let claims = store.window_claim(START, TTL, 2).await?;
     f.advance(TTL).await?;
     let early = before(START, HOUR);
     ensure_eq!(store.window_claim(early, TTL, 1).await?, []);
     f.set_clock(START).await?;
     ensure_eq!(store.window_claim(START, TTL, 1).await?, []);
     ensure_eq!(store.window_take(START, None).await?, []);
-    ensure_eq!(store.window_settle(&claims).await?, 1);
+    ensure_eq!(store.window_settle(&claims[..1]).await?, 1);
+    // And when it lapses again, its row is there to be claimed again.
+    f.advance(HOUR).await?;
+    ensure_eq!(store.window_claim(START, TTL, 9).await?.len(), 1);
     Ok(())
 }
 

@@ -292,6 +292,59 @@ pub(crate) async fn e2_a_store_is_full_by_bytes(f: &dyn Fixture) -> CaseResult {
         .await?;
     f.advance(ms(1)).await?;
     stored(&*store, b"c", &[1; 900]).await?;
+    ensure!(store.delete(b"c", None).await?);
+    for way_out in 0..5 {
+        let key = Key::new(vec![b'w'; 900])?;
+        let row = Candidate {
+            key: key.clone(),
+            visible_after: START,
+        };
+        store.window_stage(&[row], Restage::Move).await?;
+        refused(
+            store.put(b"d", &[1; 900], PutOptions::create()).await,
+            Refusal::Capacity,
+        )?;
+        match way_out {
+            0 => ensure_eq!(store.window_take(START, None).await?.len(), 1),
+            1 => ensure_eq!(store.window_unstage(&[key]).await?, 1),
+            2 => {
+                let claims = store.window_claim(START, TTL, 1).await?;
+                ensure_eq!(store.window_settle(&claims).await?, 1);
+            }
+            3 => {
+                let mut changeset = Changeset::new();
+                changeset.unstage(key)?;
+                store.commit_changeset(changeset).await?;
+            }
+            _ => {
+                let published = store.put(key.as_bytes(), b"", PutOptions::create());
+                refused(published.await, Refusal::Capacity)?;
+                ensure_eq!(store.window_take(START, None).await?.len(), 1);
+            }
+        }
+        stored(&*store, b"d", &[1; 900]).await?;
+        ensure!(store.delete(b"d", None).await?);
+    }
+    // Names and owners count as well, until they are released or purged.
+    let (name, owner) = ("n".repeat(450), "o".repeat(450));
+    for release in [true, false] {
+        let lock = grant(&*store, &name, &owner, ms(1)).await?;
+        refused(
+            store.put(b"d", &[1; 900], PutOptions::create()).await,
+            Refusal::Capacity,
+        )?;
+        refused(
+            store.try_lock(&"m".repeat(450), "o", TTL).await,
+            Refusal::Capacity,
+        )?;
+        if release {
+            ensure!(lock.release().await?);
+        } else {
+            f.advance(ms(1)).await?;
+        }
+        stored(&*store, b"d", &[1; 900]).await?;
+        ensure!(store.delete(b"d", None).await?);
+    }
     Ok(())
 }
 

@@ -46,6 +46,7 @@ test: ## Run every test: native, wasm in Node and Chromium, the packed npm packa
 .PHONY: test-native
 test-native: ## Run the native tests
 	@$(SETUP) rust
+	@$(SETUP) postgres || echo '!! no postgres: its tests will say that they are skipped'
 	$(call say,native tests (compiles first: about two minutes on two cores))
 	$(call logged,target/logs/native.log,cargo test --workspace --exclude alkstore-tests)
 	$(call logged,target/conformance/native.log,cargo test --package alkstore-tests)

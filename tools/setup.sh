@@ -137,14 +137,15 @@ ensure_chromium() {
     chromium chromium-driver
 }
 
-# Not called yet: the tests of the PostgreSQL engine will start a server of their own from these binaries.
+# The tests and the benchmark start a server of their own from these binaries, unless ALKSTORE_PG_URL names one.
 ensure_postgres() {
   local dir
+  [ -n "${ALKSTORE_PG_URL:-}" ] && return
   have initdb && have postgres && return
   for dir in /usr/lib/postgresql/*/bin; do
     [ -x "$dir/initdb" ] && [ -x "$dir/postgres" ] && return
   done
-  apt_install "a PostgreSQL server for the tests (15 or newer)" postgresql
+  apt_install "a PostgreSQL server for the tests (14 or newer)" postgresql
 }
 
 for part in "$@"; do

@@ -20,6 +20,13 @@ impl<'a> Contender<'a> {
     }
 }
 
+impl Contender<'_> {
+    /// Does the job without measuring it.
+    pub fn warm(&mut self, n: u64) {
+        (self.work)(n);
+    }
+}
+
 /// A line of the table.
 pub struct Row {
     job: String,
@@ -82,6 +89,31 @@ impl Table {
         }
     }
 
+    /// The same for a job that cannot be repeated as it is: each round sets up and times both sides, and answers the
+    /// seconds of the own one and of the peer.
+    pub fn rounds(
+        &mut self,
+        job: &str,
+        peer: &str,
+        goal: Option<f64>,
+        rounds: usize,
+        mut round: impl FnMut() -> (f64, f64),
+    ) {
+        eprintln!("  {job} ...");
+        let times: Vec<_> = (0..rounds).map(|_| round()).collect();
+        let own = median(times.iter().map(|time| time.0).collect());
+        let other = median(times.iter().map(|time| time.1).collect());
+        self.rows.push(Row {
+            job: job.into(),
+            engine: self.engine,
+            peer: peer.into(),
+            ratio: median(times.iter().map(|(own, peer)| peer / own).collect()),
+            goal,
+            lower: false,
+            note: format!("{} against {}", human(own), human(other)),
+        });
+    }
+
     /// Adds a figure that is no race.
     pub fn figure(&mut self, job: &str, peer: &str, value: f64, goal: Option<f64>, note: &str) {
         self.rows.push(Row {
@@ -107,13 +139,14 @@ impl Table {
             println!("| {} | {} | {:.2} | {goal} | {} |", row.job, row.peer, row.ratio, row.note);
             let _ = writeln!(
                 json,
-                r#"  {{"job": "{}", "engine": "{}", "peer": "{}", "ratio": {:.4}, "goal": {}, "lower": {}}}{}"#,
+                r#"  {{"job": "{}", "engine": "{}", "peer": "{}", "ratio": {:.4}, "goal": {}, "lower": {}, "note": "{}"}}{}"#,
                 row.job,
                 row.engine,
                 row.peer,
                 row.ratio,
                 row.goal.map_or("null".into(), |goal| goal.to_string()),
                 row.lower,
+                row.note,
                 if at + 1 == self.rows.len() { "" } else { "," }
             );
         }

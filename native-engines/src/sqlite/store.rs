@@ -64,8 +64,8 @@ impl SqliteStore {
         SqliteOptions::new().in_memory().await
     }
 
-    /// Applies `changeset` inside the caller's own transaction, so that his rows and the entries are committed together
-    /// or not at all.
+    /// Applies `changeset` inside the caller's own transaction, so that rows of the application and entries are committed
+    /// together or not at all.
     ///
     /// `connection` is any connection to the same file, inside a transaction that was begun with `IMMEDIATE`
     /// ([`TransactionBehavior::Immediate`](rusqlite::TransactionBehavior::Immediate)). All checks and guards are judged,
@@ -73,9 +73,9 @@ impl SqliteStore {
     /// [`Conflict`](alkstore::ErrorKind::Conflict) or [`LeaseLost`](alkstore::ErrorKind::LeaseLost), the transaction is
     /// as it was before the call, and still open.
     ///
-    /// The versions in the answer are provisional: they are given out anew where the transaction is rolled back. While
-    /// it is open, nobody else can write: do not await the store's own writes before its end. This call blocks, as the
-    /// caller's transaction does.
+    /// The versions in the answer are provisional: they are given out anew where the transaction is rolled back. Whether
+    /// the commit waits for the disk is a setting of that connection. While the transaction is open, nobody else can
+    /// write: do not await the store's own writes before its end. This call blocks, as the caller's transaction does.
     ///
     /// # Errors
     ///

@@ -178,7 +178,7 @@ impl Writer {
                 break;
             }
         }
-        // Whoever asked after the closing learns that the store is closed when his request is dropped.
+        // Whoever asked after the closing learns that the store is closed when the request is dropped.
         drop(self.inbox);
         drop(self.waiting);
         shared.close();

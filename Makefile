@@ -15,6 +15,8 @@ export WASM_BINDGEN_TEST_TIMEOUT ?= 300
 
 SETUP := tools/setup.sh
 NPM_BIN := tools/node_modules/.bin
+# The command line, which is no default of its crate.
+CLI := alkstore-native/cli
 WASM := --target wasm32-unknown-unknown
 
 # Ids that an engine leaves out on purpose, as --exclude COLUMN=ID,ID...
@@ -48,7 +50,7 @@ test-native: ## Run the native tests
 	@$(SETUP) rust
 	@$(SETUP) postgres || echo '!! no postgres: its tests will say that they are skipped'
 	$(call say,native tests (compiles first: about two minutes on two cores))
-	$(call logged,target/logs/native.log,cargo test --workspace --exclude alkstore-tests)
+	$(call logged,target/logs/native.log,cargo test --workspace --exclude alkstore-tests --features $(CLI))
 	$(call logged,target/conformance/native.log,cargo test --package alkstore-tests)
 
 WASM_PLACES := node window worker
@@ -97,7 +99,7 @@ lint: ## Check format, clippy, docs and the builds without std and for wasm
 	@$(SETUP) lint
 	$(call say,lint (the first time: about two minutes))
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --features $(CLI) -- -D warnings
 	cargo clippy $(WASM) --package alkstore-mem --package alkstore-js -- -D warnings
 	cargo clippy $(WASM) --package alkstore-tests $(WASM_PLACES:%=--test wasm_%) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps

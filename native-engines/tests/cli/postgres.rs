@@ -120,7 +120,7 @@ fn a_server_that_restarts_in_time_costs_nothing() {
         return;
     };
     let home = Home::on(&url(&cluster));
-    let (mut holder, _) = home.hold(&["n", "--ttl", "20s"], &format!("touch ready; {UNTIL_GO}"));
+    let (mut holder, _) = home.hold(&["n", "--ttl", "12s"], &format!("touch ready; {UNTIL_GO}"));
     let before = home.inspect("n");
     cluster.kill().unwrap();
     cluster.restart().unwrap();

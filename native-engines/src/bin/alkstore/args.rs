@@ -24,21 +24,23 @@ pub struct Cli {
     pub verb: Verb,
 }
 
-const EXAMPLES: &str = "\
+macro_rules! examples {
+    () => {
+        "\
 Examples:
   alkstore lock nightly -- ./backup.sh            wait for the lock, then run
   alkstore lock nightly --try -- ./backup.sh      or give up at once, with code 75
   alkstore locks                                  who holds what, since when
   date | alkstore entries put last-run --replace  keep a value
-  export ALKSTORE_URL=postgres://app@db/app       from now on for the whole fleet";
+  export ALKSTORE_URL=postgres://app@db/app       from now on for the whole fleet"
+    };
+}
 
-const LONG: &str = "\
-Examples:
-  alkstore lock nightly -- ./backup.sh            wait for the lock, then run
-  alkstore lock nightly --try -- ./backup.sh      or give up at once, with code 75
-  alkstore locks                                  who holds what, since when
-  date | alkstore entries put last-run --replace  keep a value
-  export ALKSTORE_URL=postgres://app@db/app       from now on for the whole fleet
+const EXAMPLES: &str = examples!();
+
+const LONG: &str = concat!(
+    examples!(),
+    "
 
 Exit codes:
   0    done
@@ -52,7 +54,8 @@ Exit codes:
 
 Environment:
   ALKSTORE_URL    the store; see --store
-  NO_COLOR        set to anything, there are no colours; there are none off a terminal either";
+  NO_COLOR        set to anything, there are no colours; there are none off a terminal either"
+);
 
 #[derive(Subcommand)]
 pub enum Verb {

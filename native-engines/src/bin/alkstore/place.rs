@@ -1,5 +1,6 @@
 //! Which store: its address, and how it is opened.
 
+use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +14,11 @@ use crate::exit::{Failure, Result, SYSTEM, USAGE};
 
 /// The variable that names the store.
 pub const URL: &str = "ALKSTORE_URL";
+
+const SCHEMA: &str = "ALKSTORE_SCHEMA";
+const TLS_ROOTS: &str = "ALKSTORE_TLS_ROOTS";
+const PLAINTEXT: &str = "ALKSTORE_INSECURE_PLAINTEXT";
+const POOLER: &str = "ALKSTORE_TRANSACTION_POOLER";
 
 /// The options of every verb that say which store. No value of them is checked by the parser of the arguments, which
 /// would show it: it may hold a password.
@@ -30,22 +36,24 @@ pub struct PlaceArgs {
     #[arg(
         long,
         global = true,
-        env = "ALKSTORE_SCHEMA",
+        env = SCHEMA,
+        hide_env_values = true,
+        hide_short_help = true,
         value_name = "NAME",
         default_value = "alkstore"
     )]
     schema: String,
 
     /// Trust the certificate authorities of this PEM file for the Postgres server, not those of the system
-    #[arg(long, global = true, env = "ALKSTORE_TLS_ROOTS", value_name = "FILE")]
+    #[arg(long, global = true, env = TLS_ROOTS, hide_env_values = true, hide_short_help = true, value_name = "FILE")]
     tls_roots: Option<PathBuf>,
 
     /// Speak to a Postgres server on the network in plain text: passwords and data can be read on the way
-    #[arg(long, global = true, conflicts_with = "tls_roots")]
+    #[arg(long, global = true, env = PLAINTEXT, hide_env_values = true, hide_short_help = true)]
     insecure_plaintext: bool,
 
     /// Work through a pooler such as PgBouncer in transaction mode
-    #[arg(long, global = true, env = "ALKSTORE_TRANSACTION_POOLER")]
+    #[arg(long, global = true, env = POOLER, hide_env_values = true, hide_short_help = true)]
     transaction_pooler: bool,
 }
 
@@ -129,27 +137,32 @@ impl PlaceArgs {
         })
     }
 
-    /// What a command under a lock needs to find the same store: variables, none of them secret.
-    pub fn variables(&self) -> Result<Vec<(&'static str, std::ffi::OsString)>> {
-        let mut variables = Vec::new();
-        match self.address()? {
-            Address::Sqlite { path, .. } => {
-                let path = std::path::absolute(&path).unwrap_or(path);
-                let mut url = std::ffi::OsString::from("sqlite:");
-                url.push(path);
-                variables.push((URL, url));
+    /// What a command under a lock needs to find the same store: variables to set, or to unset, none of them secret.
+    pub fn variables(&self) -> Result<Vec<(&'static str, Option<OsString>)>> {
+        let path = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let flag = |set: bool| set.then(|| OsString::from("true"));
+        let connection = match self.address()? {
+            Address::Sqlite { path: file, .. } => {
+                let mut url = OsString::from("sqlite:");
+                url.push(path(&file));
+                return Ok(vec![(URL, Some(url))]);
             }
-            Address::Postgres(connection) => {
-                let known = connection.parse::<tokio_postgres::Config>();
-                if known.is_ok_and(|known| known.get_password().is_none()) {
-                    variables.push((URL, connection.into()));
-                }
-                variables.push(("ALKSTORE_SCHEMA", self.schema.clone().into()));
-                if let Some(roots) = &self.tls_roots {
-                    let roots = std::path::absolute(roots).unwrap_or_else(|_| roots.clone());
-                    variables.push(("ALKSTORE_TLS_ROOTS", roots.into()));
-                }
-            }
+            Address::Postgres(connection) => connection,
+        };
+        let mut variables = vec![
+            (SCHEMA, Some(self.schema.clone().into())),
+            (
+                TLS_ROOTS,
+                self.tls_roots.as_deref().map(|file| path(file).into()),
+            ),
+            (PLAINTEXT, flag(self.insecure_plaintext)),
+            (POOLER, flag(self.transaction_pooler)),
+        ];
+        // An address with a password is passed on only as it came, by the variable; never that of another store.
+        if std::env::var_os(URL).is_none_or(|url| *url != *connection) {
+            let known = connection.parse::<tokio_postgres::Config>();
+            let open = known.is_ok_and(|known| known.get_password().is_none());
+            variables.push((URL, open.then(|| connection.into())));
         }
         Ok(variables)
     }

@@ -59,16 +59,23 @@ pub fn start(
     events: Sender<Event>,
 ) -> Result<Group> {
     let numbers = blocked.iter().map(|signal| (signal as i32).to_string());
+    let variables = place.variables()?;
     let child = own_program()
         .and_then(|program| {
-            Process::new(program)
+            let mut process = Process::new(program);
+            for (name, value) in variables {
+                match value {
+                    Some(value) => process.env(name, value),
+                    None => process.env_remove(name),
+                };
+            }
+            process
                 .arg0("alkstore")
                 .args(["__exec", &numbers.collect::<Vec<_>>().join(","), "--"])
                 .args(&args.command)
                 .env("ALKSTORE_LOCK_NAME", &args.name)
                 .env("ALKSTORE_LOCK_TOKEN", grant.token.to_string())
                 .env("ALKSTORE_LOCK_OWNER", &grant.owner)
-                .envs(place.variables().unwrap_or_default())
                 .process_group(0)
                 .spawn()
         })

@@ -76,6 +76,14 @@ pub fn run(place: &PlaceArgs, args: &LockArgs) -> Result {
         Taken::Interrupted(signal) => return Ok(died_of(signal, false)),
     };
     let deadline = grant.deadline;
+    if terms.term_at(deadline).passed() {
+        let _ = release(&orders, &happened, deadline);
+        let text = format!(
+            "lost the lock {} before the command was run: this process was stopped meanwhile",
+            quoted(&args.name)
+        );
+        return Err(Failure::new(LOST, text));
+    }
     let started = Guard::start(terms, deadline).and_then(|mut guard| {
         let group = command::start(args, &grant, place, &blocked, events)?;
         guard.watch(group);

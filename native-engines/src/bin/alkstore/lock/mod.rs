@@ -39,22 +39,28 @@ pub use elsewhere::{exec, guard, run};
 #[cfg(unix)]
 pub use guard::run as guard;
 
-pub const EXAMPLES: &str = "\
+macro_rules! examples {
+    () => {
+        "\
 Examples:
-  alkstore lock nightly -- ./backup.sh           wait for the lock, then run
-  alkstore lock nightly --try -- ./backup.sh     give up at once, with code 75
-  alkstore lock nightly --wait 5m -- ./backup.sh give up after five minutes
-  alkstore lock edit -- vim plan.txt             works on a terminal, Ctrl-C and Ctrl-Z included
+  alkstore lock nightly -- ./backup.sh            wait for the lock, then run
+  alkstore lock nightly --try -- ./backup.sh      give up at once, with code 75
+  alkstore lock nightly --wait 5m -- ./backup.sh  give up after five minutes
+  alkstore lock edit -- vim plan.txt              works on a terminal, Ctrl-C and Ctrl-Z included
+  alkstore lock deploy -- sh -c 'build && push'   several commands"
+    };
+}
 
-`alkstore lock --help` tells of exit codes, variables, signals and what happens when the lock is lost.";
+pub const EXAMPLES: &str = concat!(
+    examples!(),
+    "
 
-pub const LONG: &str = "\
-Examples:
-  alkstore lock nightly -- ./backup.sh           wait for the lock, then run
-  alkstore lock nightly --try -- ./backup.sh     give up at once, with code 75
-  alkstore lock nightly --wait 5m -- ./backup.sh give up after five minutes
-  alkstore lock edit -- vim plan.txt             works on a terminal, Ctrl-C and Ctrl-Z included
-  alkstore lock deploy -- sh -c 'a && b'         several commands
+`alkstore lock --help` tells of exit codes, variables, signals and what happens when the lock is lost."
+);
+
+pub const LONG: &str = concat!(
+    examples!(),
+    "
 
 Exit codes:
   that of the command; 128 + n where signal n ended it
@@ -62,7 +68,7 @@ Exit codes:
   69   the store cannot be opened or used: the command was not run
   71   the system failed: the command was not run
   75   somebody else holds the lock (see --conflict-exit-code): the command was not run
-  76   the lock was lost: the command was ended, or its lock was not its own any more when it came to its end
+  76   the lock was lost: the command was ended, or its lock was gone when it came to its end
   126  the command cannot be run; 127: there is no such command
 
 Variables of the command:
@@ -71,15 +77,16 @@ Variables of the command:
   ALKSTORE_URL  the same store, where its address has no password
 
 While the command runs:
-  The lock is renewed every third of its ttl. A renewal that fails is tried again until it is time to end the command.
-  HUP, INT, QUIT, TERM, USR1, USR2 and WINCH are passed on to the command's process group.
-  Ctrl-Z stops the command and this one. A lock that has lapsed when they go on is lost.
-  When the command ends the lock is released. What it left in the background goes on without the lock.
+  - The lock is renewed every third of its ttl. A renewal that fails is tried again.
+  - HUP, INT, QUIT, TERM, USR1, USR2 and WINCH are passed on to the command's process group.
+  - Ctrl-Z stops the command and this one. A lock that has lapsed when they go on is lost.
+  - When the command ends the lock is released, and what it left in the background goes on.
 
-When the lock is lost, by `alkstore release` or because the store could not be reached, the command's whole process
-group gets TERM, and KILL after the --grace, and never later than the lock's deadline less a margin: a twentieth of the
-ttl, at most 1s. A guard process does so where this one was stopped or killed. A process that has left the group, as
-setsid does, is not ended.";
+When the lock is lost, by `alkstore release` or because the store could not be reached, the \
+command's whole process group gets TERM, and KILL after the --grace, and never later than the \
+lock's deadline less a margin: a twentieth of the ttl, at most 1s. A guard process does so where \
+this one was stopped or killed. A process that has left the group, as setsid does, is not ended."
+);
 
 #[derive(clap::Args)]
 pub struct LockArgs {

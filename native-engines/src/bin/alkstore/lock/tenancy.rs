@@ -55,10 +55,7 @@ pub enum Renewal {
 /// Takes the lock, and then does as ordered until it is released.
 pub fn run(wish: &Wish, orders: &Receiver<Order>, events: &Sender<Event>) {
     // Nobody listens any more where sending fails: then there is nothing left to do either.
-    let open = match wish
-        .place
-        .open(Missing::Create, wish.terms.patience().max(FIRST))
-    {
+    let open = match wish.place.open(Missing::Create, wish.terms.patience()) {
         Ok(open) => open,
         Err(failure) => {
             let _ = events.send(Event::Failed(failure));
@@ -77,9 +74,6 @@ pub fn run(wish: &Wish, orders: &Receiver<Order>, events: &Sender<Event>) {
     }
     open.close();
 }
-
-/// Connecting to a server takes longer than a call.
-const FIRST: Duration = Duration::from_millis(250);
 
 struct Tenant<'a> {
     wish: &'a Wish,

@@ -29,3 +29,7 @@ mod lifecycle;
 mod locks;
 mod tx;
 mod window;
+
+#[cfg(all(target_family = "wasm", not(target_feature = "atomics")))]
+#[global_allocator]
+static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();

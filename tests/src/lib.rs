@@ -28,7 +28,10 @@ mod steps;
 
 // The cases, by noun.
 mod bad_input;
+mod cancellation;
+mod changesets;
 mod entries;
+mod guards;
 mod interleavings;
 mod lifecycle;
 mod locks;

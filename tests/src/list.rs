@@ -1,4 +1,5 @@
 //! The list of all cases, and of the ids that it must cover.
+#![allow(clippy::wildcard_imports)] // every case, from whichever module
 
 use alkstore::BoxFuture;
 use futures_util::FutureExt as _;
@@ -6,23 +7,17 @@ use futures_util::FutureExt as _;
 use crate::fixture::Fixture;
 use crate::{CaseResult, Failure};
 
-#[allow(clippy::wildcard_imports)]
 use crate::bad_input::*;
-#[allow(clippy::wildcard_imports)]
+use crate::cancellation::*;
+use crate::changesets::*;
 use crate::entries::*;
-#[allow(clippy::wildcard_imports)]
+use crate::guards::*;
 use crate::interleavings::*;
-#[allow(clippy::wildcard_imports)]
 use crate::lifecycle::*;
-#[allow(clippy::wildcard_imports)]
 use crate::locks::*;
-#[allow(clippy::wildcard_imports)]
 use crate::names::*;
-#[allow(clippy::wildcard_imports)]
 use crate::snapshots::*;
-#[allow(clippy::wildcard_imports)]
 use crate::transactions::*;
-#[allow(clippy::wildcard_imports)]
 use crate::window::*;
 
 /// Calls `$callback! { case case ... }` with the name of every case.
@@ -68,9 +63,6 @@ macro_rules! for_each_case {
             l9_lapsed_rows_stay_until_they_are_purged
             l10_tokens_increase_across_everything
             l10_tokens_increase_across_reopening
-            l12_a_dropped_acquire_is_void_or_comes_back
-            l12_a_dropped_renew_moves_the_deadline_or_not
-            l12_a_dropped_release_frees_or_not
             l13_a_closed_store_fails_the_locks
             l14_transactions_neither_see_nor_hold_locks
             l15_lock_info_shows_the_row
@@ -78,6 +70,12 @@ macro_rules! for_each_case {
             l15_force_release_frees_exactly_that_grant
             l16_a_handle_is_rebuilt_from_its_parts
             l16_a_handle_outlives_its_store_variable
+
+            // Dropped futures.
+            l12_a_dropped_acquire_is_void_or_comes_back
+            l12_a_dropped_renew_moves_the_deadline_or_not
+            l12_a_dropped_release_frees_or_not
+            t2_l12_a_dropped_commit_is_whole_or_nothing
 
             // Entries.
             e1_keys_have_1_to_1024_bytes
@@ -96,6 +94,9 @@ macro_rules! for_each_case {
             e4_delete_compares_the_version
             e4_list_pages_in_bytewise_order
             e4_list_shows_keys_and_metadata
+            e7_everything_is_there_from_the_first_call
+
+            // Guards and publication.
             e5_a_fenced_write_needs_its_live_grant
             e5_renewal_keeps_the_fence_open
             e5_k13_the_successors_write_stands
@@ -103,7 +104,6 @@ macro_rules! for_each_case {
             e6_create_takes_the_key_out_of_the_window
             e6_other_modes_leave_the_window_alone
             e6_w5_publishing_voids_a_claim
-            e7_everything_is_there_from_the_first_call
 
             // Transactions.
             t1_a_transaction_reads_its_own_writes
@@ -113,7 +113,8 @@ macro_rules! for_each_case {
             t1_a_transaction_is_guarded
             t2_reads_are_remembered
             t2_a_changeset_is_whole_or_nothing
-            t2_l12_a_dropped_commit_is_whole_or_nothing
+
+            // Changesets.
             t3_what_was_read_must_still_hold
             t3_absence_that_was_read_must_still_hold
             t3_there_is_no_write_skew

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use alkstore::{LockInfo, PutMode, PutOptions, Revision, Store, StoreExt as _};
-use futures_util::FutureExt as _;
 
 use crate::failure::{refused, Refusal};
 use crate::fixture::{Capability, Fixture, START};
@@ -452,75 +451,6 @@ pub(crate) async fn l10_tokens_increase_across_reopening(f: &dyn Fixture) -> Cas
     }
     let second = grant(&*again?, "a", "o", TTL).await?;
     ensure!(second.token() > first);
-    Ok(())
-}
-
-pub(crate) async fn l12_a_dropped_acquire_is_void_or_comes_back(f: &dyn Fixture) -> CaseResult {
-    let store = open(f).await?;
-    // Never polled.
-    drop(store.try_lock("a", "o", TTL));
-    acquired_or_not(f, &*store, "a").await?;
-    // Polled once, then dropped, whatever it said.
-    drop(store.try_lock("b", "o", TTL).now_or_never());
-    acquired_or_not(f, &*store, "b").await
-}
-
-async fn acquired_or_not(f: &dyn Fixture, store: &dyn Store, name: &str) -> CaseResult {
-    let found = store.lock_info(name).await?;
-    if let Some(row) = &found {
-        ensure_eq!((&*row.owner, row.lapsed), ("o", false));
-        lose(store, name, "p", TTL).await?;
-    }
-    let lock = grant(store, name, "o", TTL).await?;
-    if let Some(row) = &found {
-        ensure_eq!(
-            lock.token(),
-            row.token,
-            "the same owner gets the grant back"
-        );
-    }
-    f.advance(TTL).await?;
-    grant(store, name, "p", TTL).await?;
-    Ok(())
-}
-
-pub(crate) async fn l12_a_dropped_renew_moves_the_deadline_or_not(f: &dyn Fixture) -> CaseResult {
-    let store = open(f).await?;
-    let mut lock = grant(&*store, "a", "o", TTL).await?;
-    f.advance(secs(1)).await?;
-    drop(lock.renew(HOUR));
-    drop(lock.renew(HOUR).now_or_never());
-    let row = row(&*store, "a").await?;
-    ensure!(row.deadline == START.plus(TTL) || row.deadline == START.plus(secs(1)).plus(HOUR));
-    ensure_eq!(
-        (&*row.owner, row.token, row.lapsed),
-        ("o", lock.token(), false)
-    );
-    ensure!(lock.renew(TTL).await?, "the handle still works");
-    ensure!(lock.release().await?);
-    Ok(())
-}
-
-pub(crate) async fn l12_a_dropped_release_frees_or_not(f: &dyn Fixture) -> CaseResult {
-    let store = open(f).await?;
-    for (name, poll) in [("a", false), ("b", true)] {
-        let lock = grant(&*store, name, "o", TTL).await?;
-        let token = lock.token();
-        let release = lock.release();
-        if poll {
-            drop(release.now_or_never());
-        } else {
-            drop(release);
-        }
-        match store.lock_info(name).await? {
-            None => ensure!(grant(&*store, name, "p", TTL).await?.token() > token),
-            Some(row) => {
-                ensure_eq!((&*row.owner, row.token), ("o", token));
-                ensure!(store.lock_handle(name, "o", token)?.release().await?);
-                grant(&*store, name, "p", TTL).await?;
-            }
-        }
-    }
     Ok(())
 }
 

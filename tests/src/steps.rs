@@ -187,3 +187,8 @@ pub(crate) fn stored<'a>(
     }
     .boxed()
 }
+
+/// A key that must be valid.
+pub(crate) fn key(bytes: &[u8]) -> CaseResult<Key<'static>> {
+    Ok(Key::new(bytes.to_vec())?)
+}

@@ -111,6 +111,42 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     });
 }
 
+#[test]
+fn a_relaxed_release_may_come_back_but_its_token_does_not() {
+    let Some(mut cluster) =
+        alkstore_tests::postgres::cluster(&["recovery_init_sync_method=syncfs"])
+    else {
+        return;
+    };
+    let place = Place::on(&cluster.url());
+    block_on(async {
+        let store = place.open(place.options().relaxed_release(true)).await;
+        let mut last = 0;
+        for _ in 0..3 {
+            let hour = Duration::from_secs(3600);
+            let lock = store.try_lock("n", "a", hour).await.unwrap().unwrap();
+            let token = lock.token();
+            assert!(token.get() > last);
+            last = token.get();
+            assert!(lock.release().await.unwrap());
+            assert_eq!(store.lock_info("n").await.unwrap(), None);
+            cluster.kill().unwrap();
+            cluster.restart().unwrap();
+            let found = loop {
+                match store.lock_info("n").await {
+                    Ok(found) => break found,
+                    Err(error) => assert!(error.is_retryable(), "{error:?}"),
+                }
+            };
+            // The release is there, or the very grant is, as it was.
+            if let Some(found) = found {
+                assert_eq!((found.token, found.lapsed), (token, false));
+                assert!(store.force_release("n", token).await.unwrap());
+            }
+        }
+    });
+}
+
 /// Writes new keys and takes a lock of its own in turn; what it saw.
 async fn load(store: Arc<PgStore>, client: u64, ends: Arc<AtomicBool>) -> Seen {
     let mut seen = Seen::default();

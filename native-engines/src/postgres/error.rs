@@ -173,6 +173,12 @@ fn server(db: &DbError, at: Stage) -> Error {
     let failed = |text| Error::new(ErrorKind::Database, text).with_source(cause);
     if ends_session(db) {
         let failed = match at {
+            Stage::Connecting if *code == SqlState::PROTOCOL_VIOLATION => {
+                return failed(
+                    "the settings of the session were refused: where that is a pooler, connect to the server itself, \
+                     or open the store with transaction_pooler(true)",
+                )
+            }
             Stage::Connecting if final_login(code) => {
                 return failed("the server refused the login")
             }
@@ -220,7 +226,7 @@ fn ends_session(db: &DbError) -> bool {
 /// Wrong password, role or database, and settings that this server does not take.
 fn final_login(code: &SqlState) -> bool {
     let code = code.code();
-    ["28", "3D", "42", "22", "08P01"]
+    ["28", "3D", "42", "22"]
         .iter()
         .any(|class| code.starts_with(class))
 }

@@ -28,9 +28,9 @@
 //!
 //! # What it needs
 //!
-//! PostgreSQL 14 or later, a database in UTF8, and a tokio runtime with time and I/O. [`PgStore::open`] makes what is missing in
-//! the schema, in one transaction; where nothing is missing, the role needs `SELECT`, `INSERT`, `UPDATE` and `DELETE`
-//! on its tables, `USAGE` on schema and sequence, and no more.
+//! PostgreSQL 14 or later, a database in UTF8, and a tokio runtime with time and I/O. [`PgStore::open`] makes what is
+//! missing in the schema, in one transaction; where nothing is missing, the role needs `SELECT`, `INSERT`, `UPDATE` and
+//! `DELETE` on its tables, `USAGE` on schema and sequence, and no more.
 //!
 //! # Errors
 //!
@@ -41,10 +41,11 @@
 //!
 //! # `PgBouncer` and its like
 //!
-//! With `pool_mode=session` nothing changes, as long as the pooler passes the startup parameter `options` on. With
-//! `pool_mode=transaction` a session's settings and prepared statements are somebody else's a moment later: opening
-//! fails, unless the store is opened with [`PgOptions::transaction_pooler`], which says what then has to be set for
-//! the role. `pool_mode=statement` works with neither.
+//! A pooler refuses the settings that a session is pinned to, or drops them (`ignore_startup_parameters`); with
+//! `pool_mode=transaction`, session settings and prepared statements are somebody else's a moment later. Opening
+//! through one fails and says so. [`PgOptions::transaction_pooler`] allows it, for `pool_mode=session` and
+//! `pool_mode=transaction`, and tells what has to be set for the role instead; every operation works then, since each is
+//! one statement. The caller's own transaction ([`PgStore::apply_in`]) works through either.
 //!
 //! # What it does not promise
 //!

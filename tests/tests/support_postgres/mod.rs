@@ -45,6 +45,8 @@ impl Schemas {
             .schema(schema)
             .pool_size(4)
             .call_timeout(Duration::from_secs(60))
+            // Set where the connection string leads through a pooler, to run the list through it.
+            .transaction_pooler(std::env::var_os("ALKSTORE_PG_POOLER").is_some())
             .manual_clock(now);
         PgStore::open(options).await
     }

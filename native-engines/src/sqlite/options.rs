@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use super::clock::StoreClock;
 use super::failure::Failure;
 use super::open::Place;
-use super::store::SqliteStore;
+use super::store::{Shared, SqliteStore};
 
 /// How a [`SqliteStore`] is opened. The default is what most want: every commit on the disk before it is answered, the
 /// system's clock, 5 seconds of patience.
@@ -34,17 +34,13 @@ pub struct SqliteOptions {
     clock: Option<Box<dyn Clock>>,
     busy_limit: Option<Duration>,
     synchronous: Synchronous,
+    relaxed_release: bool,
 }
 
 /// When a commit counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Synchronous {
     /// When it is on the disk: what was answered survives a loss of power.
-    ///
-    /// One answer alone does not wait: that of a lock's [`release`](alkstore::Lock::release). Where a loss of power
-    /// takes it back, the lease is there again, and lapses at its deadline; whatever was written after it, as the next
-    /// grant of the lock, takes it along to the disk. So it costs no exclusion, only patience, and halves the price of
-    /// a lock.
     #[default]
     Full,
     /// When the operating system has it, which is several times faster. What was answered survives the death of the
@@ -80,6 +76,15 @@ impl SqliteOptions {
     /// When a commit counts as done; [`Synchronous::Full`] by default.
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
+        self
+    }
+
+    /// Whether the [`release`](alkstore::Lock::release) of a lock, and it alone, is answered before it is on the disk;
+    /// false by default. It halves the price of a lock. After a loss of power a released lock may then be held until it
+    /// lapses; a later grant of it is never on the disk without the release. Tokens and exclusion are not touched. It
+    /// makes no difference with [`Synchronous::Normal`], nor [`on`](Self::on) a connection of the caller's.
+    pub fn relaxed_release(mut self, relaxed: bool) -> Self {
+        self.relaxed_release = relaxed;
         self
     }
 
@@ -127,7 +132,12 @@ impl SqliteOptions {
             None => StoreClock::system(),
         };
         let busy_limit = self.busy_limit.unwrap_or(Duration::from_secs(5));
-        Ok(SqliteStore::start(place, Arc::new(clock), busy_limit, self.synchronous).await?)
+        let synchronous = self.synchronous;
+        let mut shared = Shared::start(place, Arc::new(clock), busy_limit, synchronous).await?;
+        shared.relaxed_release = self.relaxed_release;
+        Ok(SqliteStore {
+            shared: Arc::new(shared),
+        })
     }
 }
 
@@ -136,6 +146,7 @@ impl fmt::Debug for SqliteOptions {
         f.debug_struct("SqliteOptions")
             .field("busy_limit", &self.busy_limit)
             .field("synchronous", &self.synchronous)
+            .field("relaxed_release", &self.relaxed_release)
             .finish_non_exhaustive()
     }
 }

@@ -46,6 +46,7 @@ pub(super) struct Shared {
     process: u32,
     desk: Arc<Desk>,
     sync: Sync,
+    pub(super) relaxed_release: bool,
     writer: Queue,
     /// How many calls are writing or waiting to.
     writing: AtomicUsize,
@@ -92,7 +93,17 @@ impl SqliteStore {
         }
         Ok(self.shared.apply_in(connection, changeset)?)
     }
+}
 
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore")
+            .field("clock", &self.shared.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
     pub(super) async fn start(
         place: Place,
         clock: Arc<StoreClock>,
@@ -109,29 +120,18 @@ impl SqliteStore {
             .map(|path| Readers::start(path, busy_limit))
             .transpose()?;
         Ok(Self {
-            shared: Arc::new(Shared {
-                gate: Gate::open(),
-                clock,
-                process: std::process::id(),
-                desk,
-                sync,
-                writer: Queue::new(sender, busy_limit),
-                writing: AtomicUsize::new(0),
-                readers,
-            }),
+            gate: Gate::open(),
+            clock,
+            process: std::process::id(),
+            desk,
+            sync,
+            relaxed_release: false,
+            writer: Queue::new(sender, busy_limit),
+            writing: AtomicUsize::new(0),
+            readers,
         })
     }
-}
 
-impl fmt::Debug for SqliteStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStore")
-            .field("clock", &self.shared.clock)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Shared {
     /// What comes after the arguments and the closed store: whether this process and this thread may work at all.
     pub(super) fn enter(&self) -> std::result::Result<(), Failure> {
         if std::process::id() != self.process {
@@ -154,7 +154,7 @@ impl Shared {
         F: FnMut(&mut Txn<'_>) -> std::result::Result<T, Failure> + Send + 'static,
     {
         self.enter()?;
-        let relaxed = kind == Kind::Release;
+        let relaxed = kind == Kind::Release && self.relaxed_release;
         let here = match self.sync {
             Sync::Each => relaxed,
             Sync::None => kind != Kind::Long,
@@ -288,8 +288,8 @@ fn is_busy_answer<T>(answer: &std::result::Result<T, Failure>) -> bool {
 pub(super) enum Kind {
     /// A row or two.
     Short,
-    /// The release of a lock by its holder, whose commit need not wait for the disk: where a loss of power takes it
-    /// back, the lease lapses at its deadline. Every later commit that waits takes it along.
+    /// The release of a lock by its holder, whose commit may be relaxed: where a loss of power takes it back, the lease
+    /// lapses at its deadline. Every later commit that waits takes it along to the disk.
     Release,
     /// Anything else.
     Long,

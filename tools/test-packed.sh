@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the tarball of bindings-js/dist as a user would, in a folder outside the project, so that a file that was
-# left out of the package is missed. Runs bindings-js/test/*.test.mjs there, then the conformance list, compiled to
+# left out of the package is missed. Runs bindings-js/test/*.test.mjs there and the demo's tests, then the conformance list, compiled to
 # wasm of its own, through the package: in Node, in a window and in a worker.
 set -euo pipefail
 
@@ -21,7 +21,7 @@ ln -s "$root"/tools/node_modules/{*,.bin} node_modules/
 mkdir -p "$logs" "$conformance"
 status=0
 node --test --test-reporter=spec --test-reporter-destination=stdout \
-  --test-reporter=tap --test-reporter-destination="$logs/js.log" test/*.test.mjs || status=1
+  --test-reporter=tap --test-reporter-destination="$logs/js.log" test/*.test.mjs "$root"/bindings-js/demo/*.test.mjs || status=1
 
 wasm=${CARGO_TARGET_DIR:-$root/target}/wasm32-unknown-unknown/debug/alkstore_tests.wasm
 (cd "$root" && cargo build --quiet --package alkstore-tests --lib --target wasm32-unknown-unknown)

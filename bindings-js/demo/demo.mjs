@@ -1,12 +1,12 @@
 #!/usr/bin/env node
 // alkstore at work on real files. `make demo` builds the package and runs this; see --help.
 import { existsSync, statSync } from 'node:fs';
-import { basename, dirname, resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { StoryClock } from './clock.mjs';
 import { BUILT, LIMITS, list, MIB, reason } from './folder.mjs';
-import { bytes, count, meter, Screen, wrap } from './screen.mjs';
+import { bytes, count, meter, Screen, shown, wrap } from './screen.mjs';
 import { collect, copy, deal, fileAll, TTL, WORKERS } from './story.mjs';
 
 const HELP = `usage: node bindings-js/demo/demo.mjs [FOLDER] [--json]
@@ -136,7 +136,7 @@ async function main() {
   const found = await files(options, screen);
   const shards = deal(found.files);
   screen.heading('The files');
-  screen.text(`${count(found.files.length, 'file')}, ${bytes(found.bytes)}, in ${found.root}, dealt to ${count(shards.length, 'shard')}.`);
+  screen.text(`${count(found.files.length, 'file')}, ${bytes(found.bytes)}, in ${shown(found.root)}, dealt to ${count(shards.length, 'shard')}.`);
   if (found.stopped) screen.text(`The listing stopped ${found.stopped}.`, '', 'yellow');
   if (found.skipped.length > 0) screen.text(`Left out: ${summed(found.skipped)}.`, '', 'yellow');
 
@@ -190,7 +190,7 @@ async function main() {
 }
 
 function summary(screen, { folder, read, leases, fenced, window, snapshot }, checks, ms) {
-  screen.heading('The summary', `of ${basename(folder)}, in ${(ms / 1000).toFixed(1)} s of real time`);
+  screen.heading('The summary', `of ${shown(folder)}, in ${(ms / 1000).toFixed(1)} s of real time`);
   const share = read.bytes === 0 ? 1 : read.distinctBytes / read.bytes;
   const rows = [
     ['read', `${count(read.files, 'file')}, ${bytes(read.bytes)}`],
@@ -198,8 +198,8 @@ function summary(screen, { folder, read, leases, fenced, window, snapshot }, che
     ['saved', `${count(read.duplicates, 'duplicate')}, ${bytes(read.duplicateBytes)}`],
     ['leases', `${leases.granted} granted, ${leases.renewed} renewed, ${leases.released} released, ${leases.lapsed} lapsed; ${count(leases.losing, 'try', 'tries')} found the lock held`],
     ['fenced', `${count(fenced.refused, 'stale write')} refused`],
-    ['garbage', `${window.dropped} names dropped, ${window.staged} contents staged, ${window.rescued} rescued, ${window.taken} taken (${bytes(window.freed)}), ${window.waiting} waiting`],
-    ['copied', `${bytes(snapshot.bytes)} of snapshot, ${snapshot.rehashed} contents hashed again`],
+    ['garbage', `${count(window.dropped, 'name')} dropped, ${count(window.staged, 'content')} staged, ${window.rescued} rescued, ${window.taken.toLocaleString('en')} taken (${bytes(window.freed)}), ${window.waiting} waiting`],
+    ['copied', `${bytes(snapshot.bytes)} of snapshot, ${count(snapshot.rehashed, 'content')} hashed again`],
   ];
   for (const [name, text, bar] of rows) {
     const [first, ...rest] = wrap(text, screen.width - 11);

@@ -10,6 +10,7 @@ export class Screen {
     this.colours = Boolean(stream.isTTY && stream.hasColors?.());
     this.width = Math.max(40, Math.min(stream.columns || Number(process.env.COLUMNS) || 80, 110));
     this.drawn = 0;
+    this.dirty = false;
   }
 
   paint(style, text) {
@@ -53,11 +54,13 @@ export class Screen {
     const room = Math.min(40, this.width - label.length - count.length - 6);
     const bar = total === undefined || room < 5 ? '' : meter(done / total, room);
     this.#wipe();
+    this.dirty = true;
     this.stream.write(`  ${label} ${this.paint('cyan', bar)} ${count}`);
   }
 
   #wipe() {
-    if (this.drawn > 0) this.stream.write('\r\x1b[K');
+    if (this.dirty) this.stream.write('\r\x1b[K');
+    this.dirty = false;
   }
 }
 
@@ -96,5 +99,8 @@ export function bytes(number) {
 
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString('en')} ${number === 1 ? one : many}`;
 
+/** A name as it may be shown: it may hold whatever a file system allows, codes for the terminal included. */
+export const shown = (name) => name.replace(/\p{Cc}/gu, '\u{fffd}');
+
 /** The end of a long path, which says more than its beginning. */
-export const short = (path, most = 40) => (path.length <= most ? path : `…${path.slice(1 - most)}`);
+export const short = (path, most = 40) => (path.length <= most ? shown(path) : `…${shown(path.slice(1 - most))}`);

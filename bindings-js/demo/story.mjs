@@ -211,13 +211,14 @@ export async function collect({ store, clock, paths, files, tell }) {
   tell('', `the claims have lapsed: it takes ${counts.taken} and deletes them, so the first lost nothing`, 'green');
 
   // Leave something in the window, for the snapshot to carry.
-  const still = paths[1];
-  if (still !== undefined && (await store.entries.has(fileKey(still)))) {
+  for (const path of paths) {
+    const entry = await store.entries.getEntry(fileKey(path));
+    if (entry === null || text(await store.entries.get(countKey(hashOf(entry)))) !== '1') continue;
+    drop(store, path, clock.now + WINDOW);
     counts.dropped += 1;
-    if (drop(store, still, clock.now + WINDOW)) {
-      counts.staged += 1;
-      counts.waiting = 1;
-    } else counts.shared += 1;
+    counts.staged += 1;
+    counts.waiting += 1;
+    break;
   }
   return counts;
 }

@@ -142,6 +142,48 @@ fn e5_a_fenced_write_keeps_the_grant_until_it_commits() {
 }
 
 #[test]
+fn e5_a_fenced_put_keeps_the_grant_until_it_commits() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = Arc::new(place.store().await);
+        let token = store
+            .try_lock("n", "a", SECOND)
+            .await
+            .unwrap()
+            .unwrap()
+            .token();
+        let raw = place.client().await;
+        place
+            .run(
+                &raw,
+                "CREATE FUNCTION {s}.stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                   PERFORM pg_advisory_xact_lock_shared(96); RETURN NEW;
+                 END $$;
+                 CREATE TRIGGER stall BEFORE INSERT ON {s}.entries FOR EACH ROW EXECUTE FUNCTION {s}.stall();
+                 SELECT pg_advisory_lock(96)",
+            )
+            .await;
+        // It has judged its guard and is about to write.
+        let put = {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let fenced = PutOptions::create().guard("n", token);
+                store.put(b"k", b"v", fenced).await
+            })
+        };
+        place.until_waiting(&raw, 1).await;
+        let release = {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.force_release("n", token).await })
+        };
+        place.until_waiting(&raw, 2).await;
+        place.run(&raw, "SELECT pg_advisory_unlock(96)").await;
+        assert!(put.await.unwrap().unwrap().is_stored());
+        assert!(release.await.unwrap().unwrap());
+    });
+}
+
+#[test]
 fn e6_a_publication_does_not_pass_a_staging_in_flight() {
     let Some(place) = Place::new() else { return };
     block_on(async {

@@ -10,6 +10,9 @@ use alkstore_tests::{Engine, Fixture, Limits, Opened, START};
 use tempfile::TempDir;
 
 /// Stores in files, all on one manual clock.
+///
+/// The first handle on a file commits without waiting for the disk, and so mostly on the caller's thread; the further
+/// ones wait for it, and so commit on a thread of their own.
 #[derive(Debug)]
 pub(crate) struct Files {
     clock: ManualClock,
@@ -26,12 +29,11 @@ impl Files {
         }
     }
 
-    async fn opened(&self, state: usize) -> Result<Opened> {
+    async fn opened(&self, state: usize, synchronous: Synchronous) -> Result<Opened> {
         let path = self.folder.path().join(format!("{state}.db"));
-        // What the cases show does not depend on when a commit reaches the disk.
         let store = SqliteOptions::new()
             .clock(self.clock.clone())
-            .synchronous(Synchronous::Normal)
+            .synchronous(synchronous)
             .open(path)
             .await?;
         Ok(Opened {
@@ -53,11 +55,12 @@ impl Fixture for Files {
             let refused = Error::new(ErrorKind::InvalidArgument, "a file knows no such limits");
             return Box::pin(async { Err(refused) });
         }
-        Box::pin(self.opened(self.states.fetch_add(1, Ordering::Relaxed)))
+        let state = self.states.fetch_add(1, Ordering::Relaxed);
+        Box::pin(self.opened(state, Synchronous::Normal))
     }
 
     fn another<'a>(&'a self, of: &'a Opened) -> BoxFuture<'a, Result<Opened>> {
-        Box::pin(self.opened(of.state))
+        Box::pin(self.opened(of.state, Synchronous::Full))
     }
 
     fn set_clock(&self, to: Timestamp) -> BoxFuture<'_, Result<()>> {

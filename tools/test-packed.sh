@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the tarball of bindings-js/dist as a user would, in a folder outside the project, so that a file that was
-# left out of the package is missed. Runs bindings-js/test/*.test.mjs there and the demo's tests, then the conformance list, compiled to
-# wasm of its own, through the package: in Node, in a window and in a worker.
+# left out of the package is missed. Runs bindings-js/test/*.test.mjs there and the demo's tests, then the conformance
+# list, compiled to wasm of its own, through the package: in Node, in a window and in a worker.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

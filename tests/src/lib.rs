@@ -18,6 +18,18 @@
 //! ```
 //!
 //! Cases need no runtime: whatever polls the futures of the engine will do.
+//!
+//! # Beside the list
+//!
+//! `model` plays random histories on an engine and on a plain model of the contract (native only). `js/run.mjs` runs the
+//! list through the npm package, in Node and in a browser. `mutants.mjs` breaks the rules of core one by one and checks
+//! that the list notices each.
+//!
+//! # A new case
+//!
+//! Write it in the module of its noun, name it after the ids that it covers, and add the name to [`for_each_case`].
+//! Judge only what the contract promises; where it leaves a choice, accept each. A case about a refusal reads the state
+//! back. What an engine cannot do is said in the table of [`Capability`], never skipped.
 #![deny(dead_code)]
 
 // What a case is made of.

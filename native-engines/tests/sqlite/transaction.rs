@@ -173,3 +173,29 @@ fn t5_without_the_write_lock_it_is_refused() {
         "the caller's transaction is still open"
     );
 }
+
+/// A failure of SQLite itself in the middle of the writes: what was written before it goes, the caller's rows stay.
+#[test]
+fn t5_a_failure_half_way_is_undone_and_leaves_the_callers_rows() {
+    let (_folder, path) = fresh();
+    let store = open_at(&path, &ManualClock::new(START));
+    let mut connection = business(&path);
+    connection
+        .execute_batch(
+            "CREATE TRIGGER refuse AFTER INSERT ON alkstore_entry WHEN new.key = x'62'
+             BEGIN SELECT RAISE(ABORT, 'refused by the test'); END",
+        )
+        .unwrap();
+    let mut changeset = create("a");
+    let put = changeset.put(key("b"), b"entry"[..].into(), PutMode::Create, None);
+    put.unwrap();
+    let tx = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .unwrap();
+    tx.execute("INSERT INTO invoice VALUES (1)", []).unwrap();
+    let error = store.apply_in(&tx, &changeset).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Database);
+    tx.commit().unwrap();
+    assert_eq!(invoices(&connection), 1);
+    assert_eq!(block_on(store.list(b"", None, 10)).unwrap(), []);
+}

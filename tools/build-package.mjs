@@ -23,8 +23,8 @@ const DIST = join(CRATE, 'dist');
 const OUT = join(DIST, 'package');
 const TARGET = 'wasm32-unknown-unknown';
 
-// In bytes. The size of the JavaScript leaves out inline.js, which is the wasm again.
-const GOALS = { wasm: { gzip: 45_000, brotli: 36_000 }, js: { gzip: 8_000 } };
+// In bytes. The size of the JavaScript is that of a bundled page, without inline.js, which is the wasm again.
+const GOALS = { wasm: { gzip: 45_000, brotli: 36_000 }, bundled: { gzip: 8_000 } };
 
 // What rustc 1.95 lets the wasm use. Named here so that wasm-opt never guesses: without them it
 // would refuse the code, or lower it to something older.
@@ -89,7 +89,7 @@ function bind({ wasm, dir }) {
   const small = join(dir, 'alkstore.wasm');
   const wasmOpt = join(ROOT, 'tools/node_modules/.bin/wasm-opt');
   const strip = ['--strip-debug', '--strip-producers', '--strip-target-features'];
-  run(wasmOpt, ['-Oz', '--converge', ...WASM_FEATURES, ...strip, bound, '-o', small]);
+  run(wasmOpt, ['-Oz', '--converge', '--reorder-functions', '--reorder-locals', ...WASM_FEATURES, ...strip, bound, '-o', small]);
   return { bytes: readFileSync(small), glue: readFileSync(join(dir, 'alkstore_bg.js'), 'utf8') };
 }
 

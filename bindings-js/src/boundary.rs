@@ -129,15 +129,19 @@ pub(crate) fn both<T>(
     read: impl FnOnce(&[u8], &[u8]) -> Result<T>,
 ) -> Result<T> {
     INPUT.with_borrow(|input| {
-        let (first, second) = input.split_at(PART);
-        match (
-            first.get(..first_bytes as usize),
-            second.get(..second_bytes as usize),
-        ) {
-            (Some(first), Some(second)) => read(first, second),
-            _ => Err(invalid("an input is longer than its region")),
-        }
+        let (first, second) = parts(input, first_bytes, second_bytes)?;
+        read(first, second)
     })
+}
+
+/// Apart from the above, which is compiled once for each caller.
+#[inline(never)]
+fn parts(input: &[u8; 2 * PART], first: u32, second: u32) -> Result<(&[u8], &[u8])> {
+    let (one, two) = input.split_at(PART);
+    match (one.get(..first as usize), two.get(..second as usize)) {
+        (Some(one), Some(two)) => Ok((one, two)),
+        _ => Err(invalid("an input is longer than its region")),
+    }
 }
 
 /// Text, which JavaScript has encoded.

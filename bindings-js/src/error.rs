@@ -11,6 +11,8 @@ thread_local! {
     static LAST: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
+#[cold]
+#[inline(never)]
 pub(crate) fn keep(error: Error) {
     LAST.set(Some(error));
 }

@@ -218,7 +218,7 @@ fn signals_are_passed_on_to_the_whole_group() {
 #[test]
 fn the_command_starts_with_the_signals_that_we_were_started_with() {
     let home = Home::new();
-    let script = "trap '' HUP; exec \"$ALKSTORE\" lock n -- sh -c 'kill -HUP $$; grep SigBlk /proc/$$/status; echo alive'";
+    let script = "trap '' HUP; exec \"$ALKSTORE\" lock n -- sh -c 'kill -HUP $$; grep SigBlk /proc/self/status; echo alive'";
     let mut command = home.program("sh");
     command.args(["-c", script]);
     let done = Running::start(command).done();

@@ -198,14 +198,17 @@ fn in_a_pipeline_the_pager_reads_the_keys() {
 }
 
 #[test]
-fn ctrl_z_without_a_job_control_around_it_does_no_harm() {
+fn under_a_shell_without_job_control_ctrl_z_does_no_harm_and_the_terminal_comes_back() {
     let home = Home::new();
     let script =
-        "$ALKSTORE lock n -- sh -c 'echo ready; read line; echo \"<$line>\"'; echo code $?";
+        "$ALKSTORE lock n -- sh -c 'echo ready; read line; echo \"<$line>\"'; echo code $?; \
+                  read after; echo \"after $after\"";
     let mut terminal = Terminal::start(&home, &["sh", "-c", script]);
     terminal.expect("ready");
     terminal.type_keys(b"\x1a");
     terminal.line("typed");
     terminal.expect("<typed>");
     terminal.expect("code 0");
+    terminal.line("more");
+    terminal.expect("after more");
 }

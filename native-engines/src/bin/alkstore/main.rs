@@ -4,6 +4,8 @@
 #![allow(unreachable_pub)]
 // The comments on arguments are the help, where markup would show.
 #![allow(clippy::doc_markdown)]
+// What `lock` alone uses is idle where it cannot run.
+#![cfg_attr(not(unix), allow(dead_code, unused_imports))]
 
 // What is common to all verbs.
 mod args;

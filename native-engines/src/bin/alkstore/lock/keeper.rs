@@ -109,6 +109,7 @@ pub fn run(place: &PlaceArgs, args: &LockArgs) -> Result {
         suspension,
         terminal: Terminal::open(),
         stopped: None,
+        suspended: false,
         going_on: false,
         ending: None,
     };
@@ -189,6 +190,8 @@ struct Keeper {
     terminal: Option<Terminal>,
     /// The signal that stopped the command.
     stopped: Option<Signal>,
+    /// This process is about to stop, or has not got to what comes after it yet.
+    suspended: bool,
     /// The command is to go on once the lock is known to be good.
     going_on: bool,
     ending: Option<Ending>,
@@ -261,6 +264,9 @@ impl Keeper {
                 ending.killed = true;
             }
             return ending.status.is_some() && (ending.killed || self.group.is_gone());
+        }
+        if self.suspended {
+            return false;
         }
         if self.terms.term_at(self.deadline).passed() && !self.going_on {
             let why = self.trouble.take();
@@ -362,10 +368,12 @@ impl Keeper {
         if let Some(terminal) = &self.terminal {
             terminal.take_back();
         }
+        self.suspended = true;
         self.suspension.begin();
     }
 
     fn on_resumed(&mut self) {
+        self.suspended = false;
         self.guard.until(self.deadline);
         let wants_terminal = matches!(self.stopped, Some(Signal::SIGTTIN | Signal::SIGTTOU));
         let has_terminal = self.terminal.as_ref().is_some_and(Terminal::is_ours);
@@ -378,6 +386,7 @@ impl Keeper {
     /// Before the command goes on the store is asked whether the lock is still good.
     fn check_and_go_on(&mut self) {
         if self.stopped.is_some() && self.ending.is_none() {
+            self.suspended = false;
             self.going_on = true;
             self.renew_at = Moment::now();
         }

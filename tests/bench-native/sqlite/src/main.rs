@@ -199,26 +199,25 @@ fn callers(table: &mut Table, folder: &Path) {
         let names: Vec<String> = (0..CALLERS).map(|n| format!("shard/{n}")).collect();
         let mut contenders = vec![
             Contender::new("own", |n| {
-                let each = n.div_ceil(CALLERS as u64).max(1);
                 block_on(join_all(names.iter().map(|name| async {
-                    for _ in 0..each {
+                    for _ in 0..n {
                         pair(&store, name).await;
                     }
                 })));
             }),
             Contender::new("one caller", |n| {
                 block_on(async {
-                    for _ in 0..n {
+                    for _ in 0..n * CALLERS as u64 {
                         pair(&store, "shard/7").await;
                     }
                 })
             }),
             Contender::new("bare one-row commits", |n| {
-                (0..n).for_each(|n| bare_commit(&lean, n as i64));
+                (0..n * CALLERS as u64).for_each(|n| bare_commit(&lean, n as i64));
             }),
         ];
         for contender in &mut contenders {
-            contender.warm(WARM);
+            contender.warm(WARM / CALLERS as u64);
         }
         let goal = if synchronous == Synchronous::Full {
             Some(("one caller", 8.0))
@@ -226,7 +225,7 @@ fn callers(table: &mut Table, folder: &Path) {
             None
         };
         table.race(
-            &format!("pair, {CALLERS} waiting callers, {level}"),
+            &format!("{CALLERS} pairs, {CALLERS} waiting callers, {level}"),
             &mut contenders,
             goal.as_slice(),
         );

@@ -19,7 +19,7 @@ fn the_example_of_two_workers_runs() {
     block_on(async {
         postgres::run(place.options().manual_clock(START))
             .await
-            .unwrap()
+            .unwrap();
     });
 }
 
@@ -29,6 +29,6 @@ fn the_example_of_business_rows_runs() {
     block_on(async {
         postgres_transaction::run(&place.url, place.options())
             .await
-            .unwrap()
+            .unwrap();
     });
 }

@@ -164,39 +164,29 @@ impl<V: Payload> Changeset<V> {
 
     /// Commit only if `expect` is true of `key`.
     pub fn check(&mut self, key: Key<'_>, expect: Expect) -> Result<()> {
-        let ops = self.ops(key)?;
-        match ops.check {
-            Some(other) if other != expect => {
-                Err(contradiction("one key is checked for two things"))
-            }
-            _ => {
-                ops.check = Some(expect);
-                Ok(())
-            }
-        }
+        self.ops(key, Some(expect), None)?;
+        Ok(())
     }
 
     /// Write `value`. [`Create`](PutMode::Create) and [`Update`](PutMode::Update) add the check that they imply;
     /// create also takes the key out of the window.
     pub fn put(&mut self, key: Key<'_>, value: V, mode: PutMode, ttl: Option<Ttl>) -> Result<()> {
-        crate::validate::value(value.size())?;
-        match mode {
-            PutMode::Create => self.check(key.borrowed(), Expect::Absent)?,
-            PutMode::Update(version) => self.check(key.borrowed(), Expect::Version(version))?,
-            PutMode::Replace => {}
-        }
-        self.room(0, value.size())?;
         let size = value.size();
-        let ops = self.unwritten(key)?;
+        crate::validate::value(size)?;
+        let check = match mode {
+            PutMode::Create => Some(Expect::Absent),
+            PutMode::Update(version) => Some(Expect::Version(version)),
+            PutMode::Replace => None,
+        };
+        let ops = self.ops(key, check, Some(size))?;
         ops.write = Some(EntryWrite::Put { value, ttl });
         ops.unstage |= rules::entry::publishes(mode);
-        self.bytes += size;
         Ok(())
     }
 
     /// Delete the entry, where it is there.
     pub fn delete(&mut self, key: Key<'_>) -> Result<()> {
-        self.unwritten(key)?.write = Some(EntryWrite::Delete);
+        self.ops(key, None, Some(0))?.write = Some(EntryWrite::Delete);
         Ok(())
     }
 
@@ -207,7 +197,7 @@ impl<V: Payload> Changeset<V> {
         visible_after: Timestamp,
         restage: Restage,
     ) -> Result<()> {
-        let ops = self.ops(key)?;
+        let ops = self.ops(key, None, None)?;
         if ops.stage.is_some() {
             return Err(contradiction("one key is staged twice"));
         }
@@ -215,9 +205,9 @@ impl<V: Payload> Changeset<V> {
         Ok(())
     }
 
-    /// Take the key out of the window.
+    /// Take the key out of the window; before it is [staged](Self::stage), whichever is said first.
     pub fn unstage(&mut self, key: Key<'_>) -> Result<()> {
-        self.ops(key)?.unstage = true;
+        self.ops(key, None, None)?.unstage = true;
         Ok(())
     }
 
@@ -246,20 +236,31 @@ impl<V: Payload> Changeset<V> {
         Ok(self)
     }
 
-    fn unwritten(&mut self, key: Key<'_>) -> Result<&mut KeyOps<V>> {
-        let ops = self.ops(key)?;
-        if ops.write.is_some() {
-            return Err(contradiction("one key is written twice"));
+    /// What is done with `key`, to which a check and a write, of so many bytes, are to be added. What is refused
+    /// changed nothing: a caller may go on without it.
+    fn ops(
+        &mut self,
+        key: Key<'_>,
+        check: Option<Expect>,
+        write: Option<usize>,
+    ) -> Result<&mut KeyOps<V>> {
+        let (mut items, mut bytes) = (0, write.unwrap_or(0));
+        if let Some(ops) = self.keys.get(key.as_bytes()) {
+            if write.is_some() && ops.write.is_some() {
+                return Err(contradiction("one key is written twice"));
+            }
+            if ops.check.is_some() && check.is_some() && ops.check != check {
+                return Err(contradiction("one key is checked for two things"));
+            }
+        } else {
+            items = 1;
+            bytes += key.as_bytes().len();
         }
+        self.room(items, bytes)?;
+        self.bytes += bytes;
+        let ops = self.keys.entry(key.into_owned()).or_default();
+        ops.check = ops.check.or(check);
         Ok(ops)
-    }
-
-    fn ops(&mut self, key: Key<'_>) -> Result<&mut KeyOps<V>> {
-        if !self.keys.contains_key(key.as_bytes()) {
-            self.room(1, key.as_bytes().len())?;
-            self.bytes += key.as_bytes().len();
-        }
-        Ok(self.keys.entry(key.into_owned()).or_default())
     }
 
     fn room(&self, items: usize, bytes: usize) -> Result<()> {

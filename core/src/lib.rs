@@ -38,7 +38,7 @@
 //!
 //! `serde`: `Serialize` and `Deserialize` for the value types.
 #![no_std]
-#![cfg_attr(docsrs, feature(doc_auto_cfg))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc;
 

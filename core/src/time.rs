@@ -55,8 +55,8 @@ impl Timestamp {
     /// The instant `duration` after this one, or [`MAX`](Self::MAX) where that is nearer.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
-        let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-        Self(self.0.saturating_add(nanos))
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add_unsigned(nanos))
     }
 
     /// The time from `earlier` to this instant; zero where `earlier` is later.
@@ -199,6 +199,7 @@ fn nanos_from_millis(millis: f64) -> i64 {
 #[cfg(feature = "serde")]
 mod serialised {
     use super::Ttl;
+    use core::error::Error as _;
     use core::time::Duration;
     use serde::{de::Error as _, Deserialize, Deserializer, Serialize, Serializer};
 
@@ -212,7 +213,10 @@ mod serialised {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             let nanos = i64::deserialize(deserializer)?;
             let duration = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
-            Ttl::new(duration).map_err(D::Error::custom)
+            Ttl::new(duration).map_err(|error| match error.source() {
+                Some(reason) => D::Error::custom(reason),
+                None => D::Error::custom(error),
+            })
         }
     }
 }
@@ -259,7 +263,10 @@ mod tests {
     #[test]
     fn deadlines_saturate() {
         assert_eq!(Timestamp::MAX.after(Ttl::MAX), Timestamp::MAX);
-        assert_eq!(Timestamp::MIN.plus(Duration::MAX).as_nanos(), -1);
+        assert_eq!(Timestamp::MIN.plus(Duration::MAX), Timestamp::MAX);
+        let half = Duration::from_nanos(1 << 63);
+        assert_eq!(Timestamp::MIN.plus(half).as_nanos(), 0);
+        assert_eq!(Timestamp::from_nanos(-1).plus(half), Timestamp::MAX);
         assert_eq!(
             Timestamp::MAX.since(Timestamp::MIN),
             Duration::from_nanos(u64::MAX)

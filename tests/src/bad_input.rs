@@ -15,7 +15,7 @@ use alkstore::{Changeset, Key, PutMode, PutOptions, Restage, Timestamp, Value};
 
 use crate::failure::{refused, Refusal};
 use crate::fixture::{Fixture, START};
-use crate::steps::{grant, open, sight, stage, stored, TTL};
+use crate::steps::{grant, open, revision, sight, stage, stored, TTL};
 use crate::{ensure, ensure_eq, CaseResult};
 
 pub(crate) async fn bad_input_prefixes_are_no_names_but_bounded(f: &dyn Fixture) -> CaseResult {
@@ -133,6 +133,52 @@ pub(crate) async fn bad_input_a_changeset_refuses_before_it_grows(f: &dyn Fixtur
     changeset.put(key()?, Value::from(&b"v"[..]), PutMode::Replace, None)?;
     changeset.stage(key()?, Timestamp::MIN, Restage::Keep)?;
     ensure_eq!(store.commit_changeset(changeset).await?.versions.len(), 1);
+    // A part that was refused leaves nothing behind, neither the check that it implies nor its bytes.
+    let largest = Value::from(vec![0; alkstore::MAX_VALUE_BYTES]);
+    let small = || Value::from(&b"w"[..]);
+    let mut changeset = Changeset::new();
+    changeset.delete(key()?)?;
+    for implies_a_check in [PutMode::Create, PutMode::Update(revision(9)?)] {
+        refused(
+            changeset.put(key()?, small(), implies_a_check, None),
+            Refusal::Argument,
+        )?;
+    }
+    changeset.put(
+        Key::new(&b"l"[..])?,
+        largest.clone(),
+        PutMode::Replace,
+        None,
+    )?;
+    let m = || Key::new(&b"m"[..]);
+    for mode in [PutMode::Create, PutMode::Replace] {
+        // The value alone would fit; its key is counted too.
+        refused(
+            changeset.put(m()?, largest.clone(), mode, None),
+            Refusal::Argument,
+        )?;
+    }
+    let rest = alkstore::MAX_CHANGESET_BYTES - alkstore::MAX_VALUE_BYTES - "klm".len();
+    for (more, fits) in [(1, false), (0, true)] {
+        let value = Value::from(vec![0; rest + more]);
+        let put = changeset.put(m()?, value, PutMode::Replace, None);
+        if fits {
+            put?;
+        } else {
+            refused(put, Refusal::Argument)?;
+        }
+    }
+    let mut changeset = Changeset::new();
+    changeset.put(key()?, small(), PutMode::Replace, None)?;
+    refused(
+        changeset.put(key()?, small(), PutMode::Create, None),
+        Refusal::Argument,
+    )?;
+    ensure_eq!(
+        store.commit_changeset(changeset).await?.versions.len(),
+        1,
+        "nothing is checked to be absent"
+    );
     Ok(())
 }
 

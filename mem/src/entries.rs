@@ -251,7 +251,7 @@ impl<V: Payload> State<V> {
         changeset::judge(&changeset, self, now)?;
         let writes = changeset
             .keys()
-            .filter(|(_, ops)| ops.write.is_some())
+            .filter(|(_, ops)| matches!(ops.write, Some(EntryWrite::Put { .. })))
             .count();
         self.check_revisions(writes)?;
         self.make_room(now, |state| state.changeset_growth(&changeset))?;
@@ -397,18 +397,18 @@ impl<V: Payload> State<V> {
         limit: usize,
         store_now: Timestamp,
     ) -> Result<Vec<Claim>> {
-        self.check_revisions(limit.min(self.window.len()))?;
+        self.window.ripen(store_now);
         let until = store_now.after(lease);
         let mut claims = Vec::new();
         while claims.len() < limit {
             let revision = &mut self.revision;
-            let Some(claim) = self
-                .window
-                .claim(now, until, store_now, || crate::state::next(revision))?
-            else {
-                break;
-            };
-            claims.push(claim);
+            let next = || crate::state::next(revision);
+            match self.window.claim(now, until, store_now, next) {
+                Ok(Some(claim)) => claims.push(claim),
+                // The last revisions are spent on the claims before this one, which stand.
+                Err(error) if claims.is_empty() => return Err(error),
+                Ok(None) | Err(_) => break,
+            }
         }
         Ok(claims)
     }

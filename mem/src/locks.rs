@@ -199,6 +199,16 @@ impl<V: Payload> State<V> {
         }
     }
 
+    /// The owner of the grant `token` as it is kept: one that this state minted, and that comes back in a snapshot,
+    /// takes no more room than before.
+    pub(crate) fn keep_owner(&self, owner: &str, token: Revision) -> OwnerText {
+        if self.mint.read(owner) == OwnerRef::Minted(token) {
+            OwnerText::Minted
+        } else {
+            OwnerText::Named(owner.into())
+        }
+    }
+
     pub(crate) fn put_lock(
         &mut self,
         place: Place,

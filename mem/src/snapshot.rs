@@ -15,7 +15,7 @@ use crc::{Crc, Table as Lookup, CRC_32_ISO_HDLC};
 
 use crate::entries::EntryRow;
 use crate::index::Place;
-use crate::locks::{LockRow, OwnerText};
+use crate::locks::LockRow;
 use crate::state::State;
 
 const MAGIC: &[u8; 8] = b"ALKSNAP\0";
@@ -191,7 +191,7 @@ impl Visitor for Check {}
 impl<V: SnapshotPayload> Visitor for State<V> {
     fn lock(&mut self, lock: &LockBytes<'_>) {
         let row = LockRow {
-            owner: OwnerText::Named(lock.owner.into()),
+            owner: self.keep_owner(lock.owner, lock.token),
             token: lock.token,
         };
         let place = self.locks.find(lock.name);

@@ -26,7 +26,8 @@ impl<'s, C: Clock> MemTx<'s, C> {
 
     /// See [`alkstore::Tx::get`].
     pub fn get(&mut self, key: &[u8]) -> Result<Option<TxEntry>> {
-        let key = self.read(key)?;
+        let key = Key::new(key)?;
+        self.read(&key)?;
         Ok(self.overlay.get(&key).unwrap_or_default())
     }
 
@@ -38,18 +39,19 @@ impl<'s, C: Clock> MemTx<'s, C> {
         mode: PutMode,
         ttl: Option<Duration>,
     ) -> Result<TxPut> {
+        let key = Key::new(key)?;
         validate::value(value.len())?;
         let ttl = ttl.map(Ttl::new).transpose()?;
-        let key = match mode {
-            PutMode::Replace => Key::new(key)?,
-            _ => self.read(key)?,
-        };
+        if mode != PutMode::Replace {
+            self.read(&key)?;
+        }
         Ok(self.overlay.put(&key, value.into(), mode, ttl))
     }
 
     /// See [`alkstore::Tx::delete`].
     pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        let key = self.read(key)?;
+        let key = Key::new(key)?;
+        self.read(&key)?;
         Ok(self.overlay.delete(&key))
     }
 
@@ -78,13 +80,12 @@ impl<'s, C: Clock> MemTx<'s, C> {
     /// Forgets everything, as dropping does.
     pub fn rollback(self) {}
 
-    fn read<'k>(&mut self, key: &'k [u8]) -> Result<Key<'k>> {
-        let key = Key::new(key)?;
-        if self.overlay.get(&key).is_none() {
+    fn read(&mut self, key: &Key<'_>) -> Result<()> {
+        if self.overlay.get(key).is_none() {
             let entry = self.store.get(key.as_bytes())?;
-            self.overlay.remember(&key, entry);
+            self.overlay.remember(key, entry);
         }
-        Ok(key)
+        Ok(())
     }
 }
 

@@ -57,6 +57,19 @@ impl Window {
         }
     }
 
+    /// W5: rows whose claims have lapsed wait again. Called once before rows are handed out, not before each: where a
+    /// claim lapses as it is made, because time has come to its end, the row is still handed out once.
+    pub(crate) fn ripen(&mut self, store_now: Timestamp) {
+        while let Some((slot, until)) = self.claimed.earliest() {
+            if !until.lapsed(store_now) {
+                break;
+            }
+            self.claimed.set(slot, None);
+            let row = self.rows.row(Place::At(slot));
+            self.waiting.set(slot, row.map(|row| row.visible_after));
+        }
+    }
+
     /// W3.
     pub(crate) fn take(
         &mut self,
@@ -64,6 +77,7 @@ impl Window {
         limit: Option<usize>,
         store_now: Timestamp,
     ) -> Vec<Candidate> {
+        self.ripen(store_now);
         let mut taken = Vec::new();
         while limit.is_none_or(|limit| taken.len() < limit) {
             let Some((slot, row)) = self.next_available(now, store_now) else {
@@ -78,7 +92,8 @@ impl Window {
         taken
     }
 
-    /// W5: claims the next row that is available; `id` is drawn only where there is one.
+    /// W5: claims the next row that is available; `id` is drawn only where there is one. After
+    /// [`ripen`](Self::ripen).
     pub(crate) fn claim<E>(
         &mut self,
         now: Timestamp,
@@ -150,16 +165,8 @@ impl Window {
         self.rows.vacate(slot).is_some()
     }
 
-    /// The oldest row that may be handed out.
+    /// The oldest row that may be handed out; after [`ripen`](Self::ripen).
     fn next_available(&mut self, now: Timestamp, store_now: Timestamp) -> Option<(u32, Row)> {
-        while let Some((slot, until)) = self.claimed.earliest() {
-            if !until.lapsed(store_now) {
-                break;
-            }
-            self.claimed.set(slot, None);
-            let row = self.rows.row(Place::At(slot));
-            self.waiting.set(slot, row.map(|row| row.visible_after));
-        }
         while let Some((slot, visible_after)) = self.waiting.earliest() {
             let row = *self.rows.row(Place::At(slot))?;
             if visible_after > now || rule::available(&row, now, store_now) {

@@ -1,6 +1,6 @@
 //! Requests that share a transaction.
 
-use alkstore::{Entries as _, ErrorKind, ManualClock, PutMode, PutOptions, Revision};
+use alkstore::{Entries as _, ErrorKind, ManualClock, Put, PutMode, PutOptions, Revision};
 use alkstore_native::sqlite::SqliteStore;
 use futures_util::future::join_all;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn together(
     let answers = block_on(puts);
     let kinds = answers
         .into_iter()
-        .map(|put| put.map(|put| put.is_stored()).map_err(|error| error.kind()));
+        .map(|put| put.map(Put::is_stored).map_err(|error| error.kind()));
     kinds.collect()
 }
 

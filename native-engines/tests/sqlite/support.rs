@@ -12,18 +12,18 @@ use alkstore_native::sqlite::{SqliteOptions, SqliteStore, Synchronous};
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
-pub const TTL: Duration = Duration::from_secs(30);
-pub const START: Timestamp = Timestamp::from_nanos(1_000_000_000_000_000);
+pub(crate) const TTL: Duration = Duration::from_secs(30);
+pub(crate) const START: Timestamp = Timestamp::from_nanos(1_000_000_000_000_000);
 
 const FILE: &str = "ALKSTORE_TEST_FILE";
 const ARGUMENT: &str = "ALKSTORE_TEST_ARGUMENT";
 
-pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     futures_executor::block_on(future)
 }
 
 /// Lets a call get as far as it can while another connection has the write lock.
-pub fn assert_waits<T>(call: &mut (impl Future<Output = T> + Unpin)) {
+pub(crate) fn assert_waits<T>(call: &mut (impl Future<Output = T> + Unpin)) {
     // It yields to other tasks before it asks for the lock.
     for _ in 0..3 {
         assert!(call.now_or_never().is_none(), "it waits");
@@ -31,34 +31,34 @@ pub fn assert_waits<T>(call: &mut (impl Future<Output = T> + Unpin)) {
 }
 
 /// A file that does not exist yet, in a folder that goes with the first part.
-pub fn fresh() -> (TempDir, PathBuf) {
+pub(crate) fn fresh() -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("store.db");
     (folder, path)
 }
 
 /// What the tests show here does not depend on when a commit reaches the disk.
-pub fn quick() -> SqliteOptions {
+pub(crate) fn quick() -> SqliteOptions {
     SqliteOptions::new().synchronous(Synchronous::Normal)
 }
 
-pub fn open(path: &Path) -> SqliteStore {
+pub(crate) fn open(path: &Path) -> SqliteStore {
     block_on(quick().open(path)).unwrap()
 }
 
 /// A store on a clock that stands until it is moved.
-pub fn open_at(path: &Path, clock: &ManualClock) -> SqliteStore {
+pub(crate) fn open_at(path: &Path, clock: &ManualClock) -> SqliteStore {
     block_on(quick().clock(clock.clone()).open(path)).unwrap()
 }
 
 /// A connection of somebody else.
-pub fn connect(path: &Path) -> Connection {
+pub(crate) fn connect(path: &Path) -> Connection {
     let connection = Connection::open(path).unwrap();
     connection.busy_timeout(Duration::from_secs(5)).unwrap();
     connection
 }
 
-pub fn assert_intact(path: &Path) {
+pub(crate) fn assert_intact(path: &Path) {
     let connection = connect(path);
     let check: String = connection
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
@@ -67,7 +67,7 @@ pub fn assert_intact(path: &Path) {
 }
 
 /// The role of a process that [`spawn`] started: the file, and the argument. `None` in the test itself.
-pub fn role() -> Option<(PathBuf, String)> {
+pub(crate) fn role() -> Option<(PathBuf, String)> {
     Some((
         std::env::var_os(FILE)?.into(),
         std::env::var(ARGUMENT).ok()?,
@@ -75,7 +75,7 @@ pub fn role() -> Option<(PathBuf, String)> {
 }
 
 /// This test again as another process, in its [`role`].
-pub fn command(test: &str, path: &Path, argument: &str) -> Command {
+pub(crate) fn command(test: &str, path: &Path, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
@@ -86,7 +86,7 @@ pub fn command(test: &str, path: &Path, argument: &str) -> Command {
 }
 
 /// A process whose lines can be read as it prints them. It is killed where it is not waited for.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
@@ -95,11 +95,11 @@ pub struct Process {
 const MARK: &str = "=> ";
 
 /// Says something to the process that started this one.
-pub fn say(line: impl std::fmt::Display) {
+pub(crate) fn say(line: impl std::fmt::Display) {
     println!("{MARK}{line}");
 }
 
-pub fn spawn(test: &str, path: &Path, argument: &str) -> Process {
+pub(crate) fn spawn(test: &str, path: &Path, argument: &str) -> Process {
     let mut child = command(test, path, argument).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     Process { child, lines }
@@ -107,7 +107,7 @@ pub fn spawn(test: &str, path: &Path, argument: &str) -> Process {
 
 impl Process {
     /// The next thing that it says; `None` at its end.
-    pub fn line(&mut self) -> Option<String> {
+    pub(crate) fn line(&mut self) -> Option<String> {
         loop {
             let line = self.lines.next()?.unwrap();
             // The runner begins a line with the test's name, and the first of ours stands behind it.
@@ -118,14 +118,14 @@ impl Process {
     }
 
     /// Everything that it still says; it must end well.
-    pub fn finish(mut self) -> Vec<String> {
+    pub(crate) fn finish(mut self) -> Vec<String> {
         let said = std::iter::from_fn(|| self.line()).collect();
         assert!(self.child.wait().unwrap().success());
         said
     }
 
     /// Ends it with SIGKILL.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use alkstore::{
     Changeset, Entries as _, ErrorKind, Expect, Key, LockName, Locks as _, ManualClock, PutMode,
-    StoreExt as _,
+    PutOptions, StoreExt as _,
 };
 use alkstore_native::sqlite::rusqlite::{Connection, TransactionBehavior};
 
@@ -42,7 +42,7 @@ fn t5_business_rows_and_entries_commit_together() {
     let (_folder, path) = fresh();
     let store = open_at(&path, &ManualClock::new(START));
     let mut connection = business(&path);
-    let before = block_on(store.put(b"old", b"", Default::default()))
+    let before = block_on(store.put(b"old", b"", PutOptions::default()))
         .unwrap()
         .version();
 
@@ -81,7 +81,7 @@ fn t5_a_refusal_leaves_the_transaction_as_it_was() {
     let store = open_at(&path, &clock);
     let mut connection = business(&path);
     let lock = block_on(store.try_lock("a", "o", TTL)).unwrap().unwrap();
-    block_on(store.put(b"there", b"v", Default::default())).unwrap();
+    block_on(store.put(b"there", b"v", PutOptions::default())).unwrap();
 
     let tx = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -121,7 +121,7 @@ fn t5_an_overlay_is_committed_with_the_callers_rows() {
     let (_folder, path) = fresh();
     let store = open_at(&path, &ManualClock::new(START));
     let mut connection = business(&path);
-    block_on(store.put(b"n", b"1", Default::default())).unwrap();
+    block_on(store.put(b"n", b"1", PutOptions::default())).unwrap();
     let mut tx = store.begin();
     block_on(async {
         assert_eq!(&*tx.get(b"n").await.unwrap().unwrap().value, b"1");
@@ -154,7 +154,7 @@ fn t5_without_the_write_lock_it_is_refused() {
         .transaction_with_behavior(TransactionBehavior::Deferred)
         .unwrap();
     assert_eq!(invoices(&tx), 0);
-    block_on(store.put(b"other", b"", Default::default())).unwrap();
+    block_on(store.put(b"other", b"", PutOptions::default())).unwrap();
     let error = store.apply_in(&tx, &create("k")).unwrap_err();
     assert_eq!(
         (error.kind(), error.is_retryable()),

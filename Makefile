@@ -50,7 +50,7 @@ test-native: ## Run the native tests
 	@$(SETUP) rust
 	@$(SETUP) postgres || echo '!! no postgres: its tests will say that they are skipped'
 	$(call say,native tests (compiles first: about two minutes on two cores))
-	$(call logged,target/logs/native.log,cargo test --workspace --exclude alkstore-tests --features $(CLI))
+	$(call logged,target/logs/native.log,cargo test --workspace --exclude alkstore-tests --features $(CLI),alkstore/serde)
 	$(call logged,target/conformance/native.log,cargo test --package alkstore-tests)
 
 WASM_PLACES := node window worker

@@ -85,8 +85,16 @@ pub trait Lock: Send + Sync {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LockInfo {
     /// The lock's name.
+    #[cfg_attr(
+        feature = "serde",
+        serde(deserialize_with = "crate::name::serialised::lock_name")
+    )]
     pub name: String,
     /// Who took it.
+    #[cfg_attr(
+        feature = "serde",
+        serde(deserialize_with = "crate::name::serialised::owner")
+    )]
     pub owner: String,
     /// The grant's token.
     pub token: Revision,

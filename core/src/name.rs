@@ -127,7 +127,7 @@ fn invalid(what: &str, wrong: &str) -> Error {
     Error::new(ErrorKind::InvalidName, format!("the {what} {wrong}"))
 }
 
-/// Text for a message: control characters and bidirectional overrides are escaped, so that a hostile name can
+/// Text for a message: control characters, and those that direct how text runs, are escaped, so that a hostile name can
 /// neither break a line of a log nor turn its reading order round.
 pub(crate) struct Printable<'a>(pub(crate) &'a str);
 
@@ -135,7 +135,7 @@ impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
             if c.is_control()
-                || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+                || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
             {
                 write!(f, "\\u{{{:x}}}", u32::from(c))?;
             } else {
@@ -147,7 +147,7 @@ impl fmt::Display for Printable<'_> {
 }
 
 #[cfg(feature = "serde")]
-mod serialised {
+pub(crate) mod serialised {
     use super::{LockName, Owner};
     use alloc::string::String;
     use serde::{de::Error as _, Deserialize, Deserializer, Serialize, Serializer};
@@ -169,6 +169,16 @@ mod serialised {
     }
     as_text!(LockName);
     as_text!(Owner);
+
+    /// A valid lock name, for types that keep it as plain text.
+    pub(crate) fn lock_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+        LockName::deserialize(from).map(|name| name.0.into_owned())
+    }
+
+    /// The same for an owner.
+    pub(crate) fn owner<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+        Owner::deserialize(from).map(|owner| owner.0.into_owned())
+    }
 }
 
 #[cfg(test)]
@@ -178,7 +188,8 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped_in_messages() {
-        let error = LockName::new("__alkstore_\n\u{202e}x").unwrap_err();
-        assert!(error.to_string().contains("\\u{a}\\u{202e}x"), "{error}");
+        let error = LockName::new("__alkstore_\n\u{202e}x\u{200f}").unwrap_err();
+        let shown = "\\u{a}\\u{202e}x\\u{200f}\"";
+        assert!(error.to_string().contains(shown), "{error}");
     }
 }

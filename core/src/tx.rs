@@ -12,8 +12,8 @@ use crate::{
 ///
 /// Reads go to the store once and are remembered with their versions; writes stay here and are seen by this
 /// transaction alone. [`commit`](Self::commit) applies everything at one instant, or fails with
-/// [`Conflict`](ErrorKind::Conflict) where something that was read has changed. An open transaction holds no lock and
-/// no connection; dropping it, like [`rollback`](Self::rollback), forgets it.
+/// [`Conflict`](crate::ErrorKind::Conflict) where something that was read has changed. An open transaction holds no
+/// lock and no connection; dropping it, like [`rollback`](Self::rollback), forgets it.
 ///
 /// ```
 /// # use alkstore::{Result, Store, StoreExt, PutMode};

@@ -1,10 +1,10 @@
 //! Changesets: what a transaction hands to the engine, all or nothing.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::order::Order;
 use crate::{
     rules, BoxFuture, Entries, Entry, Error, ErrorKind, Key, LockName, PutMode, Restage, Result,
     Revision, Timestamp, Ttl, Value,
@@ -124,7 +124,9 @@ impl Commit {
 pub struct Changeset<V = Value> {
     /// By name.
     guards: Vec<(LockName<'static>, Revision)>,
-    keys: BTreeMap<Key<'static>, KeyOps<V>>,
+    keys: Vec<(Key<'static>, KeyOps<V>)>,
+    /// Where each key is in `keys`.
+    order: Order,
     bytes: usize,
 }
 
@@ -132,7 +134,8 @@ impl<V> Default for Changeset<V> {
     fn default() -> Self {
         Self {
             guards: Vec::new(),
-            keys: BTreeMap::new(),
+            keys: Vec::new(),
+            order: Order::default(),
             bytes: 0,
         }
     }
@@ -213,12 +216,21 @@ impl<V: Payload> Changeset<V> {
 
     /// What is done with `key`, where anything is.
     pub(crate) fn seen(&self, key: &Key<'_>) -> Option<&KeyOps<V>> {
-        self.keys.get(key.as_bytes())
+        let at = self.order.get(key.as_bytes())?;
+        self.keys.get(at as usize).map(|(_, ops)| ops)
     }
 
     /// The same, to be changed by a transaction, which is [sealed](Self::seal) before it is applied.
-    pub(crate) fn see(&mut self, key: &Key<'_>) -> &mut KeyOps<V> {
-        self.keys.entry(key.clone().into_owned()).or_default()
+    pub(crate) fn see(&mut self, key: Key<'_>) -> &mut KeyOps<V> {
+        let end = self.keys.len();
+        let at = self.order.get(key.as_bytes()).map_or(end, |at| at as usize);
+        if at == end {
+            // Memory ends before a transaction can see 2^32 keys.
+            let number = u32::try_from(at).unwrap_or(u32::MAX);
+            self.order.insert(key.as_bytes(), number);
+            self.keys.push((key.into_owned(), KeyOps::default()));
+        }
+        &mut self.keys[at].1
     }
 
     /// Forgets what was read, of which the checks are left, and sees to it that the size is allowed.
@@ -245,7 +257,7 @@ impl<V: Payload> Changeset<V> {
         write: Option<usize>,
     ) -> Result<&mut KeyOps<V>> {
         let (mut items, mut bytes) = (0, write.unwrap_or(0));
-        if let Some(ops) = self.keys.get(key.as_bytes()) {
+        if let Some(ops) = self.seen(&key) {
             if write.is_some() && ops.write.is_some() {
                 return Err(contradiction("one key is written twice"));
             }
@@ -258,7 +270,7 @@ impl<V: Payload> Changeset<V> {
         }
         self.room(items, bytes)?;
         self.bytes += bytes;
-        let ops = self.keys.entry(key.into_owned()).or_default();
+        let ops = self.see(key);
         ops.check = ops.check.or(check);
         Ok(ops)
     }
@@ -290,12 +302,15 @@ impl<V> Changeset<V> {
 
     /// What is done with each key, in bytewise order.
     pub fn keys(&self) -> impl Iterator<Item = (&Key<'static>, &KeyOps<V>)> {
-        self.keys.iter()
+        let in_order = self.order.all().into_iter();
+        in_order.filter_map(|at| self.keys.get(at as usize).map(|(key, ops)| (key, ops)))
     }
 
     /// The same, taken apart.
     pub fn into_keys(self) -> impl Iterator<Item = (Key<'static>, KeyOps<V>)> {
-        self.keys.into_iter()
+        let mut keys: Vec<_> = self.keys.into_iter().map(Some).collect();
+        let in_order = self.order.all().into_iter();
+        in_order.filter_map(move |at| keys.get_mut(at as usize)?.take())
     }
 
     /// Whether there is nothing to judge and nothing to write.

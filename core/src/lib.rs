@@ -59,6 +59,7 @@ mod revision;
 mod time;
 
 // For engines.
+pub mod order;
 pub mod rules;
 pub mod validate;
 

@@ -169,7 +169,7 @@ impl<V: Payload> Overlay<V> {
 
     /// Keeps what the store said of `key`, to be checked at the commit. The first answer stands.
     pub fn remember(&mut self, key: &Key<'_>, entry: Option<Entry<V>>) {
-        let seen = self.0.see(key);
+        let seen = self.0.see(key.borrowed());
         if seen.read.is_none() {
             seen.check = Some(
                 entry
@@ -184,7 +184,7 @@ impl<V: Payload> Overlay<V> {
     pub fn put(&mut self, key: &Key<'_>, value: V, mode: PutMode, ttl: Option<Ttl>) -> TxPut {
         let sight = self.get(key).flatten();
         let version = sight.map(|entry| entry.version);
-        let seen = self.0.see(key);
+        let seen = self.0.see(key.borrowed());
         if rules::entry::publishes(mode) {
             seen.unstage = true;
             seen.stage = None;
@@ -202,14 +202,14 @@ impl<V: Payload> Overlay<V> {
     pub fn delete(&mut self, key: &Key<'_>) -> bool {
         let there = self.get(key).flatten().is_some();
         if there {
-            self.0.see(key).write = Some(EntryWrite::Delete);
+            self.0.see(key.borrowed()).write = Some(EntryWrite::Delete);
         }
         there
     }
 
     /// See [`Tx::stage`].
     pub fn stage(&mut self, key: &Key<'_>, visible_after: Timestamp, restage: Restage) {
-        let seen = self.0.see(key);
+        let seen = self.0.see(key.borrowed());
         match (&seen.stage, restage) {
             // This transaction's own earlier staging is what would be kept.
             (Some(_), Restage::Keep) => {}
@@ -219,7 +219,7 @@ impl<V: Payload> Overlay<V> {
 
     /// See [`Tx::unstage`].
     pub fn unstage(&mut self, key: &Key<'_>) {
-        let seen = self.0.see(key);
+        let seen = self.0.see(key.borrowed());
         seen.unstage = true;
         seen.stage = None;
     }

@@ -1,9 +1,9 @@
 //! Names in numbered slots: the part of a table that does not depend on what its rows are, so that wasm carries it once.
 
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::hash::BuildHasher;
-use std::ops::Bound;
 
+use alkstore::order::Order;
 use alkstore::Timestamp;
 use foldhash::fast::SeedableRandomState;
 use foldhash::SharedSeed;
@@ -30,7 +30,7 @@ pub(crate) struct Index {
     ghosts: VecDeque<u32>,
     pub(crate) deadlines: Deadlines,
     /// Names of held slots, in order. Built when somebody first lists, and kept up from then on.
-    order: Option<BTreeMap<Box<[u8]>, u32>>,
+    order: Option<Order>,
     held: usize,
     generation: u32,
 }
@@ -145,7 +145,7 @@ impl Index {
         };
         self.held += 1;
         if let Some(order) = &mut self.order {
-            order.insert(cell.name.clone(), slot);
+            order.insert(&cell.name, slot);
         }
         slot
     }
@@ -186,32 +186,18 @@ impl Index {
 
     /// The held slots whose names begin with `prefix` and come after `after`, in bytewise order, `limit` at most.
     pub(crate) fn page(&mut self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<u32> {
-        if self.order.is_none() {
-            // One by one: building a tree from an iterator sorts first, whose code is too large for wasm.
-            let mut order = BTreeMap::new();
-            for (slot, cell) in (0..).zip(&self.cells) {
-                if cell.link >= HELD_QUEUED {
-                    order.insert(cell.name.clone(), slot);
+        let cells = &self.cells;
+        self.order
+            .get_or_insert_with(|| {
+                let mut order = Order::default();
+                for (slot, cell) in (0..).zip(cells) {
+                    if cell.link >= HELD_QUEUED {
+                        order.insert(&cell.name, slot);
+                    }
                 }
-            }
-            self.order = Some(order);
-        }
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
-        };
-        let mut slots = Vec::new();
-        for (name, slot) in self
-            .order
-            .iter()
-            .flat_map(|order| order.range::<[u8], _>((start, Bound::Unbounded)))
-        {
-            if slots.len() == limit || !name.starts_with(prefix) {
-                break;
-            }
-            slots.push(*slot);
-        }
-        slots
+                order
+            })
+            .page(prefix, after, limit)
     }
 
     /// Gives a name a slot.

@@ -4,36 +4,36 @@ import { invalid, kindOf } from './error.js';
 import { copyOf, duplicate, duration, instant, items, keeps, known, maybeRevision, object, revision } from './input.js';
 import { guardOf } from './lease.js';
 
-// What each operation takes besides `op`, and how it is added. All of it is read and copied before the first is added,
+// What each operation takes, and how it is added. All of it is read and copied before the first is added,
 // so that no code of the user's runs in between.
 const OPS = {
   guard: {
-    takes: ['name', 'token'],
+    takes: ['op', 'name', 'token'],
     read: (core, op, call) => guardOf(core, op, call),
     add: (core, { name, token }) => core.call('change_guard', core.write(name, NAME, 0), token),
   },
   check: {
-    takes: ['key', 'version'],
+    takes: ['op', 'key', 'version'],
     read: (core, { key, version }, call) => ({ key: keyOf(core, key), version: version === null ? 0 : revision(version, `${call}: version`) }),
     add: (core, { key, version }) => core.call('change_check', core.writeKey(key, KEY, 0), version),
   },
   put: {
-    takes: ['key', 'value', 'ttl', 'ifVersion'],
+    takes: ['op', 'key', 'value', 'ttl', 'ifVersion'],
     read: (core, { key, value, ttl, ifVersion }, call) => written(core, key, value, ttl, maybeRevision(ifVersion, `${call}: ifVersion`)),
     add: (core, written) => addPut(core, written, false),
   },
   putIfAbsent: {
-    takes: ['key', 'value', 'ttl'],
+    takes: ['op', 'key', 'value', 'ttl'],
     read: (core, { key, value, ttl }) => written(core, key, value, ttl, 0),
     add: (core, written) => addPut(core, written, true),
   },
   delete: {
-    takes: ['key'],
+    takes: ['op', 'key'],
     read: (core, { key }) => ({ key: keyOf(core, key) }),
     add: (core, { key }) => core.call('change_delete', core.writeKey(key, KEY, 0)),
   },
   stage: {
-    takes: ['key', 'visibleAfter', 'restage'],
+    takes: ['op', 'key', 'visibleAfter', 'restage'],
     read: (core, { key, visibleAfter, restage }, call) => ({
       key: keyOf(core, key),
       at: instant(visibleAfter, `${call}: visibleAfter`),
@@ -42,7 +42,7 @@ const OPS = {
     add: (core, { key, at, keep }) => core.call('change_stage', core.writeKey(key, KEY, 0), at, keep),
   },
   unstage: {
-    takes: ['key'],
+    takes: ['op', 'key'],
     read: (core, { key }) => ({ key: keyOf(core, key) }),
     add: (core, { key }) => core.call('change_unstage', core.writeKey(key, KEY, 0)),
   },
@@ -68,7 +68,7 @@ export function atomic(core, ops) {
     const name = op.op;
     const kind = typeof name === 'string' && Object.hasOwn(OPS, name) ? OPS[name] : undefined;
     if (kind === undefined) throw invalid(`${call}: op must be one of ${Object.keys(OPS).join(', ')}`);
-    known(op, ['op', ...kind.takes], call);
+    known(op, kind.takes, call);
     return { kind, step: kind.read(core, op, call) };
   });
   const now = core.now();

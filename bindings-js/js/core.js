@@ -212,15 +212,21 @@ export class Core {
   }
 }
 
+// At least so many names are remembered, at most twice as many.
+const REMEMBERED = 4096;
+const ASKED = 2 * REMEMBERED;
+
 /**
  * Where names are in the tables of WebAssembly, so that a name used again need not cross. It remembers the last few
- * thousand names, and only those that come a second time: names that never come back leave no trace.
+ * thousand names, and only those that come back: names that never do leave no trace.
  */
 class Places {
   constructor() {
     this.young = new Map();
     this.old = new Map();
     this.newest = -1;
+    /** Slots that were asked for and not remembered: see `learn`. */
+    this.asked = undefined;
   }
 
   get(name) {
@@ -236,16 +242,24 @@ class Places {
   }
 
   /**
-   * Remembers a place, unless its name was given it only now: each new name gets a higher generation. `bytes` are those
-   * of the name, of which a text is made anew: a piece of a long text would keep the whole of it alive.
+   * Remembers a place when it is asked for again soon, but not where its name was given it only now: each new name gets
+   * a higher generation. Where more names come round than can be remembered, remembering them would cost more than it
+   * saves. `bytes` are those of the name, of which a text is made anew: a piece of a long text would keep the whole of
+   * it alive.
    */
   learn(bytes, slot, generation) {
-    if (generation > this.newest) this.newest = generation;
-    else if (slot !== NONE) this.set(decoder.decode(bytes), { slot, generation });
+    if (generation > this.newest) {
+      this.newest = generation;
+      return;
+    }
+    if (slot === NONE) return;
+    this.asked ??= new Uint32Array(ASKED).fill(NONE);
+    if (this.asked[slot % ASKED] === slot) this.set(decoder.decode(bytes), { slot, generation });
+    else this.asked[slot % ASKED] = slot;
   }
 
   set(name, place) {
-    if (this.young.size >= 4096) {
+    if (this.young.size >= REMEMBERED) {
       this.old = this.young;
       this.young = new Map();
     }

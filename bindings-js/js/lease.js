@@ -204,10 +204,11 @@ export function acquire(core, Kind, name, options) {
     const nameBytes = core.write(name, NAME, 0);
     const ownerBytes = writeOwner(core, owner, nameBytes);
     const token = core.call('try_lock', nameBytes, ownerBytes, millis, core.now());
-    if (token === 0) return null;
     const slot = core.left(1) >>> 0;
     const generation = core.left(2) >>> 0;
+    // Whoever loses asks again.
     core.learn(core.names, nameBytes, slot, generation);
+    if (token === 0) return null;
     return new Kind(core, name, owner, token, core.left(0), millis, slot, generation);
   }
   const ownerBytes = owner === undefined ? NONE : writeOwner(core, owner, undefined);

@@ -10,8 +10,8 @@ use crate::boundary::{
     text, Store, ENDED, NONE,
 };
 
-/// Takes a lock: answers the token and leaves deadline, slot and generation; 0 where it is held elsewhere. Without an
-/// owner the grant gets one of its own.
+/// Takes a lock: answers the token and leaves deadline, slot and generation; 0 where it is held elsewhere, and then
+/// leaves slot and generation all the same. Without an owner the grant gets one of its own.
 #[wasm_bindgen]
 pub fn try_lock(name_bytes: u32, owner_bytes: u32, ttl: f64, now: f64) -> f64 {
     number(|store| {
@@ -28,12 +28,13 @@ pub fn try_lock(name_bytes: u32, owner_bytes: u32, ttl: f64, now: f64) -> f64 {
                 Claimant::Named(&request.owner)
             };
             let now = instant(now)?;
-            Ok(granted(store.state.try_lock(
-                &request.name,
-                claimant,
-                request.ttl,
-                now,
-            )?))
+            let grant = store
+                .state
+                .try_lock(&request.name, claimant, request.ttl, now)?;
+            if grant.is_none() {
+                leave_place(0.0, store.state.lock_handle(&request.name));
+            }
+            Ok(granted(grant))
         })
     })
 }
@@ -212,13 +213,14 @@ fn acquire_by(
 #[inline]
 fn granted(grant: Option<Granted>) -> f64 {
     grant.map_or(0.0, |grant| {
-        leave([
-            grant.deadline.as_millis(),
-            f64::from(grant.handle.slot),
-            f64::from(grant.handle.generation),
-        ]);
+        leave_place(grant.deadline.as_millis(), Some(grant.handle));
         from_revision(grant.token)
     })
+}
+
+fn leave_place(deadline: f64, handle: Option<Handle>) {
+    let (slot, generation) = handle.map_or((NONE, 0), |at| (at.slot, at.generation));
+    leave([deadline, f64::from(slot), f64::from(generation)]);
 }
 
 fn named<T>(

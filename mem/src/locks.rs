@@ -111,6 +111,14 @@ impl<V: Payload> State<V> {
         Some(self.acquire(Place::At(slot), b"", claimant, ttl, now))
     }
 
+    /// The handle of a name that has a row, live or not.
+    pub fn lock_handle(&self, name: &LockName<'_>) -> Option<Handle> {
+        match self.locks.find(name.as_str().as_bytes()) {
+            Place::At(slot) => Some(self.locks.handle(slot)),
+            Place::New(_) => None,
+        }
+    }
+
     /// L5. The new deadline, or `None` where the grant is not there or not live.
     pub fn renew(
         &mut self,

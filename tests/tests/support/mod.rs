@@ -1,4 +1,5 @@
 //! The fixture of the memory engine, natively and in wasm.
+#![allow(dead_code)] // every runner is a program of its own, and uses a part of this
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

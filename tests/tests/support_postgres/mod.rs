@@ -1,4 +1,5 @@
 //! The fixture of the Postgres engine: each state is a schema of its own, on a clock that stands still.
+#![allow(dead_code)] // every runner is a program of its own, and uses a part of this
 #![allow(clippy::expect_used)] // what no case can go on without
 
 use std::future::Future;

@@ -1,4 +1,6 @@
 //! The fixture of the SQLite engine: each state is a file of its own, in a folder that goes with the fixture.
+#![allow(dead_code)] // every runner is a program of its own, and uses a part of this
+#![allow(clippy::expect_used)] // what no case can go on without
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;

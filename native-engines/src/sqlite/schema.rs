@@ -78,9 +78,12 @@ pub(super) fn is_complete(connection: &Connection) -> Result<bool, Failure> {
             "the SQLite library is older than 3.35: link a newer one, or use the feature `bundled`",
         ));
     }
-    if !exists(connection, "alkstore_state")? {
+    // One look at everything: between two looks another process may make it all.
+    let there = ours(connection)?;
+    let is_there = |name: &str| there.iter().any(|found| found == name);
+    if !is_there("alkstore_state") {
         // All tables come to be in one transaction. Without the counter, revisions would begin anew.
-        if exists(connection, "alkstore_lock")? {
+        if is_there("alkstore_lock") {
             return Err(Failure::Damaged("the table alkstore_state is missing"));
         }
         return Ok(false);
@@ -102,12 +105,7 @@ pub(super) fn is_complete(connection: &Connection) -> Result<bool, Failure> {
             ))
         }
     }
-    for (name, _) in OBJECTS {
-        if !exists(connection, name)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    Ok(OBJECTS.iter().all(|(name, _)| is_there(name)))
 }
 
 fn not_ours(error: rusqlite::Error) -> Failure {
@@ -124,8 +122,9 @@ pub(super) fn complete(connection: &Connection) -> Result<(), Failure> {
     if is_complete(connection)? {
         return Ok(());
     }
+    let there = ours(connection)?;
     for (name, statement) in OBJECTS.iter().chain([&("alkstore_state", STATE)]) {
-        if !exists(connection, name)? {
+        if !there.iter().any(|found| found == name) {
             connection.execute(statement, [])?;
         }
     }
@@ -136,8 +135,10 @@ pub(super) fn complete(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-fn exists(connection: &Connection, name: &str) -> Result<bool, Failure> {
-    let mut statement =
-        connection.prepare_cached("SELECT 1 FROM main.sqlite_master WHERE name = ?1")?;
-    Ok(statement.exists([name])?)
+/// The names of what is there already of the tables and indexes above.
+fn ours(connection: &Connection) -> Result<Vec<String>, Failure> {
+    let mut statement = connection
+        .prepare_cached("SELECT name FROM main.sqlite_master WHERE name GLOB 'alkstore_*'")?;
+    let names = statement.query_map([], |row| row.get(0))?;
+    Ok(names.collect::<rusqlite::Result<_>>()?)
 }

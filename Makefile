@@ -42,7 +42,7 @@ demo: dist ## Build the npm package and run the demo on it (DIR=/path to pass it
 .PHONY: test
 test: ## Run every test: native, wasm in Node and Chromium, the packed npm package
 	@rm -rf target/logs target/conformance
-	@$(MAKE) test-native test-wasm test-js
+	@$(MAKE) test-native test-wasm test-js test-www
 	@$(MAKE) conformance-table
 
 .PHONY: test-native
@@ -70,6 +70,15 @@ test-js: dist ## Run the JS tests on the packed package, installed in a folder o
 	$(call say,tests of the packed npm package (about a minute))
 	@tools/test-packed.sh
 
+.PHONY: test-www
+test-www: dist ## Run the tests of the lease lab in Chromium (screenshots in target/www)
+	@$(SETUP) www chromium
+	$(call say,tests of the lease lab (about half a minute))
+	@cd www && node_modules/.bin/vite build --logLevel warn
+	@mkdir -p target/logs
+	@node --test --test-reporter=spec --test-reporter-destination=stdout \
+	  --test-reporter=tap --test-reporter-destination=target/logs/www.log www/test/*.test.mjs
+
 .PHONY: conformance-table
 conformance-table: ## Print which contract ids the last test run covered, engine by engine
 	$(call say,conformance)
@@ -86,6 +95,12 @@ package: DIST_FLAGS = --check-sizes
 package: dist ## Build the npm package, check its sizes, exports and types
 	@$(NPM_BIN)/publint run --strict bindings-js/dist/*.tgz
 	@$(NPM_BIN)/attw --profile esm-only --exclude-entrypoints alkstore.wasm --no-emoji bindings-js/dist/*.tgz
+
+.PHONY: www
+www: dist ## Build the lease lab, serve it on a free local port and open it (PORT=8080 to choose)
+	@$(SETUP) www
+	$(call say,lease lab)
+	@node www/serve.mjs
 
 .PHONY: bench
 bench: dist ## Measure against what one would use instead, two minutes (FULL=1: ten; ONLY=mem,node: some)
@@ -115,4 +130,4 @@ lint: ## Check format, clippy, docs and the builds without std and for wasm
 .PHONY: clean
 clean: ## Remove what was built and installed in this folder (the tools in the user's cache stay)
 	cargo clean
-	rm -rf bindings-js/dist tools/node_modules tests/bench-js/node_modules
+	rm -rf bindings-js/dist tools/node_modules tests/bench-js/node_modules www/dist www/node_modules

@@ -114,6 +114,11 @@ ensure_bench_js() {
   npm_ci "$HERE/../tests/bench-js" "what the npm package is measured against (6 MB, a few seconds)"
 }
 
+# Here too the npm package is a link.
+ensure_www() {
+  npm_ci "$HERE/../www" "what builds and tests the lease lab into www/node_modules (63 MB, under a minute)"
+}
+
 # $1 = what for, the rest = Debian's package names. Ends with instructions where this may not install.
 apt_install() {
   local what=$1

@@ -166,7 +166,9 @@ fn a_stopped_job_goes_on_with_its_lock() {
 fn a_stopped_job_whose_lock_has_lapsed_does_not_run_again() {
     let home = Home::new();
     let mut shell = Terminal::shell(&home);
-    shell.line("$ALKSTORE lock n --ttl 1s -- sh -c 'trap \"echo aga''in >>log\" TERM CONT; echo rea''dy; read line; echo again >>log'");
+    // A command that has read a line has the terminal.
+    shell.line("$ALKSTORE lock n --ttl 1s -- sh -c 'read first; trap \"echo aga''in >>log\" TERM CONT; echo rea''dy; read line; echo again >>log'");
+    shell.line("first");
     shell.expect("ready");
     shell.type_keys(b"\x1a");
     shell.expect("Stopped");

@@ -374,7 +374,8 @@ impl Keeper {
 
     fn on_resumed(&mut self) {
         self.suspended = false;
-        self.guard.until(self.deadline);
+        // The guard stays paused until the command goes on: told of a deadline that has passed, it would end the
+        // stopped command in a way that lets it run once more.
         let wants_terminal = matches!(self.stopped, Some(Signal::SIGTTIN | Signal::SIGTTOU));
         let has_terminal = self.terminal.as_ref().is_some_and(Terminal::is_ours);
         // Where nobody could stop us, and the terminal is another job's, going on would stop the command again at once.

@@ -2,7 +2,7 @@
 //
 //   node tools/matrix.mjs [--dir target/conformance] [--exclude COLUMN=ID,ID...]...
 //
-// A column is a log file, NAME.log; a case is a line that a test runner printed there. The ids are what
+// A column is a log file, NAME.log (of native.log each engine, NAME::case); a case is a line that a test runner printed there. The ids are what
 // the case's name begins with: `mem::e5_k13_fenced` counts for E5 and K13. A case of bad input or of errors
 // has no id and is a row of its own: `bad_name_empty`, `errors_have_a_source`. COLUMN and ID may hold `*`. Every id must be in every column
 // but for what is excluded, and every case must be ok: one that is skipped covers nothing.
@@ -27,7 +27,10 @@ function stop(...lines) {
 // { name, ok } of a line by libtest or wasm-bindgen's runner, or by node's in TAP; else null.
 function parse(line) {
   const rust = /^test (\S+)(?: - should panic)? \.\.\. (\w+)/.exec(line);
-  if (rust) return { name: rust[1].split('::').at(-1), ok: rust[2] === 'ok' };
+  if (rust) {
+    const path = rust[1].split('::');
+    return { name: path.at(-1), engine: path.length > 1 ? path[0] : null, ok: rust[2] === 'ok' };
+  }
   const tap = /^\s*(not )?ok \d+ - (.*?)( # (?:SKIP|TODO)\b.*)?$/.exec(line);
   return tap && { name: tap[2], ok: !tap[1] && !tap[3] };
 }
@@ -53,17 +56,21 @@ try {
 if (files.length === 0) stop(`no logs in ${dir}: run 'make test' first`);
 
 for (const file of files) {
-  const column = basename(file, '.log');
-  const counts = new Map();
-  columns.set(column, counts);
+  const log = basename(file, '.log');
+  let any = false;
   for (const line of readFileSync(join(dir, file), 'utf8').split(/\r?\n/)) {
     const found = parse(line);
-    for (const id of found ? ids(found.name) : []) {
+    // The native run holds several engines: each is a column, named by the module of its cases.
+    const column = log === 'native' ? found?.engine : log;
+    for (const id of found && column ? ids(found.name) : []) {
+      any = true;
+      if (!columns.has(column)) columns.set(column, new Map());
+      const counts = columns.get(column);
       if (found.ok) counts.set(id, (counts.get(id) ?? 0) + 1);
       else problems.push(`${column}: ${found.name} is not ok`);
     }
   }
-  if (counts.size === 0) problems.push(`${column}: no case with an id`);
+  if (!any) problems.push(`${log}: no case with an id`);
 }
 
 const order = (a, b) => a.localeCompare(b, 'en', { numeric: true });

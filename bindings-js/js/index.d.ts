@@ -119,6 +119,8 @@ interface LeaseState extends LeaseParts {
    * is frozen or a machine sleeps, so it is a help, not a fence: what must not be overwritten is guarded by the token.
    */
   readonly signal: AbortSignal;
+  /** The parts, for `JSON.stringify` and for messages: `structuredClone` and `{ ...lease }` leave the owner out. */
+  toJSON(): LeaseParts;
 }
 
 /** A lease that was rebuilt from its parts. The store is asked by each call, nothing is remembered. */

@@ -71,7 +71,8 @@ export function duplicate(bytes) {
   }
 }
 
-const NO_OPTIONS = Object.freeze({});
+// Without a prototype, which others may have added to.
+const NO_OPTIONS = Object.freeze(Object.create(null));
 
 /** The options of a call: none, or an object with only such names as the call knows. */
 export function known(options, names, call) {

@@ -76,7 +76,7 @@ class Held {
       if (released === 1) lease.#watch.end();
       else lease.#watch.lose();
     }
-    if (released === 1 && core.watched.size > 0) checkAll(core);
+    if (released === 1 && core.watched.size > 0) checkAll(core, lease.name);
     return released === 1;
   }
 
@@ -131,9 +131,10 @@ if (Symbol.dispose) {
   };
 }
 
-/** Looks again at every watched lease: what was done may have ended any of them. */
-export function checkAll(core) {
-  for (const watch of [...core.watched]) watch.check();
+/** Looks again at the watched leases, of one name or of all: what was done may have ended any of them. */
+export function checkAll(core, name) {
+  // Not copied, since most are passed over; those that a listener adds meanwhile are live.
+  for (const watch of core.watched) if (name === undefined || watch.lease.name === name) watch.check();
 }
 
 /** Watches one lease for its signal. It arms a timer up to the deadline; nothing here ever throws out of a timer. */
@@ -268,6 +269,6 @@ export function forceRelease(core, name, options) {
   const nameBytes = core.write(name, NAME, 0);
   if (!Number.isSafeInteger(token) || token < 1) core.call('check_name', nameBytes);
   const freed = core.call('force_release', nameBytes, revision(token, 'forceRelease: token')) === 1;
-  if (freed && core.watched.size > 0) checkAll(core);
+  if (freed && core.watched.size > 0) checkAll(core, name);
   return freed;
 }

@@ -3,7 +3,7 @@ import { atomic, transact } from './changes.js';
 import { AFTER, NAME, NONE, PREFIX } from './core.js';
 import { SyncEntries } from './entries.js';
 import { AlkError } from './error.js';
-import { bytesOf, known, limit } from './input.js';
+import { byteLength, bytesOf, known, limit } from './input.js';
 import { acquire, checkAll, forceRelease, Lease, rebuild, SyncLease } from './lease.js';
 import { SyncGcWindow } from './window.js';
 
@@ -71,7 +71,7 @@ export class SyncStore {
   restore(snapshot) {
     const core = this.#core;
     const bytes = bytesOf(snapshot, 'snapshot');
-    const { length } = bytes;
+    const length = byteLength(bytes);
     core.call('begin_restore', length);
     // Another thread may shrink what it shares, never by less than what is copied.
     new Uint8Array(core.wasm.memory.buffer, core.left(0), length).set(bytes);

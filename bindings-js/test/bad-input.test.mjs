@@ -342,3 +342,28 @@ test('messages show neither values nor control characters', () => {
     assert.ok(!`${message} ${cause?.message}`.includes(secret) && !message.includes('hunter2'), `${message} ${cause?.message}`);
   }
 });
+
+test("a snapshot's own properties say nothing of its length", () => {
+  const { sync } = manual();
+  for (const length of [3, 2 ** 30, NaN]) {
+    const snapshot = Object.defineProperty(sync.snapshot(), 'length', { value: length });
+    const { wasmBytes } = sync.stats();
+    sync.restore(snapshot);
+    assert.equal(sync.stats().wasmBytes, wasmBytes);
+  }
+});
+
+test('options that are left out are not looked for in Object.prototype', () => {
+  const { sync } = manual();
+  sync.entries.put('k', value);
+  for (const [name, given] of Object.entries({ ttl: 1, ifVersion: 99, guard: { name: 'a', token: 1 }, limit: 0 })) {
+    Object.defineProperty(Object.prototype, name, { value: given, configurable: true });
+    try {
+      assert.equal(sync.entries.put('k', value).stored, true, name);
+      assert.equal(sync.entries.getEntry('k').expiresAt, null, name);
+      assert.equal(sync.entries.list().length, 1, name);
+    } finally {
+      delete Object.prototype[name];
+    }
+  }
+});

@@ -177,3 +177,22 @@ test('its timer keeps no process alive', async () => {
   const { status, signal, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], { cwd: new URL('..', import.meta.url), timeout: 30_000, encoding: 'utf8' });
   assert.deepEqual([status, signal, stderr], [0, null, '']);
 });
+
+timed('a release looks again at the leases of its name alone', ({ store, sync }) => {
+  const many = Array.from({ length: 200 }, (_, i) => sync.tryLock(`n${i}`, { ttl: 1000 }));
+  const signals = many.map((lease) => lease.signal);
+  const other = store.lease(many[0].toJSON());
+  let looked = 0;
+  const { now } = Date;
+  Date.now = () => ((looked += 1), now());
+  try {
+    for (const lease of many.slice(1)) lease.release();
+  } finally {
+    Date.now = now;
+  }
+  assert.ok(looked < 200, `the clock was read ${looked} times`);
+  const { signal } = other;
+  assert.equal(many[0].release(), true);
+  lost(signal);
+  assert.equal(signals.some((each) => each.aborted), false);
+});

@@ -51,8 +51,8 @@ export function Entries() {
       }
     >
       <form class="put" onSubmit={put}>
-        <label>Key<input ref={first} name="key" value="session/ada" required maxLength={60} autocomplete="off" spellcheck={false} /></label>
-        <label>Value<input name="value" value="signed in" maxLength={60} autocomplete="off" /></label>
+        <label>Key<input ref={first} name="key" defaultValue="session/ada" required maxLength={60} autocomplete="off" spellcheck={false} /></label>
+        <label>Value<input name="value" defaultValue="signed in" maxLength={60} autocomplete="off" /></label>
         <label>Lapses after
           <select name="ttl">
             <option value="10">10 s</option>

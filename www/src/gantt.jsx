@@ -13,7 +13,7 @@ export function Gantt({ lab }) {
   const box = useRef(null);
   const [width, setWidth] = useState(640);
   useEffect(() => {
-    const observer = new ResizeObserver(([{ contentRect }]) => setWidth(Math.max(280, Math.floor(contentRect.width))));
+    const observer = new ResizeObserver(([{ contentRect }]) => setWidth(Math.max(200, Math.floor(contentRect.width))));
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);

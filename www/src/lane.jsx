@@ -89,7 +89,7 @@ export function Lane() {
               <li key={key}>
                 <span class="key">{key}</span> <span class="off num">{seconds(visibleAfter - now)}</span>
                 <progress max={WAIT} value={WAIT - (visibleAfter - now)} aria-label={`${key}: how much of its wait is over`} />
-                <Button onClick={back(key)} aria-label={`Publish ${key} again`}>Publish again</Button>
+                <Button onClick={back(key)} aria-label={`Publish again: ${key}`}>Publish again</Button>
               </li>
             ))}
           </ul>
@@ -101,7 +101,7 @@ export function Lane() {
             {due.map(({ key }) => (
               <li key={key}>
                 <span class="key">{key}</span>
-                <Button onClick={back(key)} aria-label={`Publish ${key} again`}>Publish again</Button>
+                <Button onClick={back(key)} aria-label={`Publish again: ${key}`}>Publish again</Button>
               </li>
             ))}
           </ul>

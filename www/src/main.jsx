@@ -1,7 +1,7 @@
 // The page: opens the lab, moves its clock, and draws.
 import facts from 'virtual:facts';
 import { render } from 'preact';
-import { useCallback, useEffect, useMemo, useState } from 'preact/hooks';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Entries } from './entries.jsx';
 import { Fence } from './fence.jsx';
 import { Guarantees, Start } from './guide.jsx';
@@ -71,6 +71,9 @@ function Page({ lab, bind }) {
     },
     afterRestore: () => setRestored((times) => times + 1),
   }), [restored]);
+  // Only new words touch it: Preact writes an empty text again with every drawing, and a reader may hear that.
+  const status = useRef(null);
+  useEffect(() => void (status.current.textContent = said), [said]);
   // Everything below reads the store while it draws, so a new context makes it draw.
   const value = { ...context };
 
@@ -86,7 +89,7 @@ function Page({ lab, bind }) {
         <div class="hero">
           <h1>The lease lab</h1>
           <p>
-            Named locks with a deadline, entries, transactions and safe deletion, in {Math.round(facts.size / 1000)} kB of
+            Named locks with a deadline, entries, transactions and safe deletion, in {Math.round(facts.size / 1000)}{'\u00a0'}kB of
             WebAssembly and JavaScript. Everything on this page runs on the real package, here in your browser: the owners are
             made up, the store is not.
           </p>
@@ -100,7 +103,7 @@ function Page({ lab, bind }) {
         <Guarantees />
       </main>
       <footer>alkstore {facts.version} · MIT or Apache-2.0 · no cookies, no requests: the page works offline</footer>
-      <div class="hidden" role="status">{said}</div>
+      <div class="hidden" role="status" ref={status} />
     </LabContext.Provider>
   );
 }

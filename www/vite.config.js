@@ -80,6 +80,8 @@ export default defineConfig({
     target: 'es2022',
   },
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+  // Both dependencies are modules already; nothing has to be bundled before the page is developed.
+  optimizeDeps: { noDiscovery: true },
   plugins: [policy, code],
   preview: { headers: headers(CSP), host: '127.0.0.1' },
   server: { fs: { allow: ['.', '../bindings-js/dist'] }, headers: headers(`${CSP}; connect-src 'self'`), host: '127.0.0.1' },

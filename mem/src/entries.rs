@@ -53,12 +53,9 @@ impl<V: Payload> State<V> {
         )
     }
 
-    /// The handle of a key that has a row, live or not.
+    /// The handle of a key that has a row, or had one lately.
     pub fn entry_handle(&self, key: &Key<'_>) -> Option<Handle> {
-        match self.entries.find(key.as_bytes()) {
-            Place::At(slot) => Some(self.entries.handle(slot)),
-            Place::New(_) => None,
-        }
+        self.entries.look_up(key.as_bytes())
     }
 
     /// E2, E5 and E6.
@@ -161,13 +158,13 @@ impl<V: Payload> State<V> {
         let answer = match plan.outcome {
             Err(current) => Put::NotStored { current },
             Ok(expires_at) => {
-                self.next_revision()?;
+                self.check_revisions(1)?;
                 let mut owned = Vec::new();
                 let mut key = key;
                 let size = put.value.size();
                 if self.refuses(self.entry_growth(place, key, size)).is_some() {
                     // A purge may take the key away from its slot, so it is found anew.
-                    owned.extend_from_slice(self.key_of(place, key));
+                    owned.extend_from_slice(self.entries.name_at(place, key));
                     key = &owned;
                     self.make_room(now, |state| {
                         state.entry_growth(state.entries.find(key), key, size)
@@ -184,7 +181,7 @@ impl<V: Payload> State<V> {
             }
         };
         if plan.publish && self.window.len() > 0 {
-            let key = self.key_of(place, key).to_vec();
+            let key = self.entries.name_at(place, key).to_vec();
             self.unstage_key(&key);
         }
         Ok(answer)
@@ -198,16 +195,9 @@ impl<V: Payload> State<V> {
             },
             None => Growth {
                 entries: 1,
-                bytes: signed(self.key_of(place, key).len() + size),
+                bytes: signed(self.entries.name_at(place, key).len() + size),
                 ..Growth::default()
             },
-        }
-    }
-
-    fn key_of<'a>(&'a self, place: Place, key: &'a [u8]) -> &'a [u8] {
-        match place {
-            Place::At(slot) => self.entries.name(slot),
-            Place::New(_) => key,
         }
     }
 

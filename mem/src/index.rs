@@ -114,6 +114,14 @@ impl Index {
             .map(|_| handle.slot)
     }
 
+    /// The handle of `name`, where it has a slot, held or a ghost.
+    pub(crate) fn look_up(&self, name: &[u8]) -> Option<Handle> {
+        match self.find(name) {
+            Place::At(slot) => Some(self.handle(slot)),
+            Place::New(_) => None,
+        }
+    }
+
     /// The handle of `slot`.
     #[inline]
     pub(crate) fn handle(&self, slot: u32) -> Handle {
@@ -127,6 +135,15 @@ impl Index {
     #[inline]
     pub(crate) fn name(&self, slot: u32) -> &[u8] {
         &self.cells[slot as usize].name
+    }
+
+    /// The name at `place`, which is `name` where it has no slot yet.
+    #[inline]
+    pub(crate) fn name_at<'a>(&'a self, place: Place, name: &'a [u8]) -> &'a [u8] {
+        match place {
+            Place::At(slot) => self.name(slot),
+            Place::New(_) => name,
+        }
     }
 
     /// Holds the slot of the place that [`find`](Self::find) gave for `name`.
@@ -176,11 +193,7 @@ impl Index {
     /// Names and numbers of the held slots, in bytewise order of the names.
     pub(crate) fn sorted(&self) -> Vec<(&[u8], u32)> {
         let mut names = Vec::with_capacity(self.held);
-        for (slot, cell) in (0..).zip(&self.cells) {
-            if cell.link >= HELD_QUEUED {
-                names.push((&*cell.name, slot));
-            }
-        }
+        names.extend(held(&self.cells));
         sort(names)
     }
 
@@ -190,10 +203,8 @@ impl Index {
         self.order
             .get_or_insert_with(|| {
                 let mut order = Order::default();
-                for (slot, cell) in (0..).zip(cells) {
-                    if cell.link >= HELD_QUEUED {
-                        order.insert(&cell.name, slot);
-                    }
+                for (name, slot) in held(cells) {
+                    order.insert(name, slot);
                 }
                 order
             })
@@ -245,6 +256,14 @@ impl Index {
             found.remove();
         }
     }
+}
+
+/// Names and numbers of the slots that are held, in no order.
+fn held(cells: &[Cell]) -> impl Iterator<Item = (&[u8], u32)> {
+    (0..)
+        .zip(cells)
+        .filter(|(_, cell)| cell.link >= HELD_QUEUED)
+        .map(|(slot, cell)| (&*cell.name, slot))
 }
 
 /// One sort for all tables, and one whose code is a fifth of `sort_unstable`'s: wasm carries it.

@@ -43,11 +43,12 @@ pub(crate) enum OwnerText {
     Minted,
 }
 
-impl LockRow {
-    fn owner_bytes(&self) -> usize {
-        match &self.owner {
-            OwnerText::Named(owner) => owner.len(),
-            OwnerText::Minted => 0,
+impl OwnerText {
+    /// The bytes that it counts for: what is minted is kept nowhere.
+    fn size(&self) -> usize {
+        match self {
+            Self::Named(owner) => owner.len(),
+            Self::Minted => 0,
         }
     }
 }
@@ -111,12 +112,9 @@ impl<V: Payload> State<V> {
         Some(self.acquire(Place::At(slot), b"", claimant, ttl, now))
     }
 
-    /// The handle of a name that has a row, live or not.
+    /// The handle of a name that has a row, or had one lately.
     pub fn lock_handle(&self, name: &LockName<'_>) -> Option<Handle> {
-        match self.locks.find(name.as_str().as_bytes()) {
-            Place::At(slot) => Some(self.locks.handle(slot)),
-            Place::New(_) => None,
-        }
+        self.locks.look_up(name.as_str().as_bytes())
     }
 
     /// L5. The new deadline, or `None` where the grant is not there or not live.
@@ -224,10 +222,10 @@ impl<V: Payload> State<V> {
         row: LockRow,
         deadline: Timestamp,
     ) -> u32 {
-        self.bytes += row.owner_bytes();
+        self.bytes += row.owner.size();
         let (slot, old) = self.locks.occupy(place, name, row, Some(deadline));
         match old {
-            Some(old) => self.bytes -= old.owner_bytes(),
+            Some(old) => self.bytes -= old.owner.size(),
             None => self.bytes += self.locks.name(slot).len(),
         }
         slot
@@ -239,7 +237,7 @@ impl<V: Payload> State<V> {
         let Some(row) = self.locks.vacate(slot) else {
             return false;
         };
-        self.bytes -= name_bytes + row.owner_bytes();
+        self.bytes -= name_bytes + row.owner.size();
         true
     }
 
@@ -272,24 +270,22 @@ impl<V: Payload> State<V> {
             Claimant::Named(owner) => OwnerText::Named(self.share(owner)),
             Claimant::Fresh => OwnerText::Minted,
         };
-        let mut row = LockRow {
-            owner,
-            token: self.next_revision()?,
-        };
+        let owner_bytes = owner.size();
+        self.check_revisions(1)?;
         let mut name = Cow::Borrowed(name);
-        if self.refuses(self.lock_growth(place, &name, &row)).is_some() {
+        if self
+            .refuses(self.lock_growth(place, &name, owner_bytes))
+            .is_some()
+        {
             // A purge may take the name away from its slot, so it is found anew.
-            if let Place::At(slot) = place {
-                name = Cow::Owned(self.locks.name(slot).to_vec());
-            }
+            name = Cow::Owned(self.locks.name_at(place, &name).to_vec());
             self.make_room(now, |state| {
-                state.lock_growth(state.locks.find(&name), &name, &row)
+                state.lock_growth(state.locks.find(&name), &name, owner_bytes)
             })?;
             place = self.locks.find(&name);
         }
-        row.token = self.draw()?;
-        let token = row.token;
-        let slot = self.put_lock(place, &name, row, deadline);
+        let token = self.draw()?;
+        let slot = self.put_lock(place, &name, LockRow { owner, token }, deadline);
         Ok(Some(Granted {
             token,
             deadline,
@@ -306,19 +302,15 @@ impl<V: Payload> State<V> {
         self.last_owner.clone()
     }
 
-    fn lock_growth(&self, place: Place, name: &[u8], row: &LockRow) -> Growth {
-        let name_bytes = match place {
-            Place::At(slot) => self.locks.name(slot).len(),
-            Place::New(_) => name.len(),
-        };
+    fn lock_growth(&self, place: Place, name: &[u8], owner_bytes: usize) -> Growth {
         match self.locks.row(place) {
             Some(old) => Growth {
-                bytes: signed(row.owner_bytes()) - signed(old.owner_bytes()),
+                bytes: signed(owner_bytes) - signed(old.owner.size()),
                 ..Growth::default()
             },
             None => Growth {
                 locks: 1,
-                bytes: signed(row.owner_bytes() + name_bytes),
+                bytes: signed(owner_bytes + self.locks.name_at(place, name).len()),
                 ..Growth::default()
             },
         }

@@ -133,11 +133,6 @@ impl<V: Payload> State<V> {
         next(&mut self.revision)
     }
 
-    /// The revision that [`draw`](Self::draw) would give.
-    pub(crate) fn next_revision(&self) -> Result<Revision> {
-        next(&mut self.revision.clone())
-    }
-
     /// Fails where fewer than `count` revisions are left, so that a change of several parts fails before its first.
     pub(crate) fn check_revisions(&self, count: usize) -> Result<()> {
         let last = self.revision.saturating_add(count as u64);

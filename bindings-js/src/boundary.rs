@@ -2,7 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use alkstore::{Changeset, Error, ErrorKind, Gate, Key, PutMode, Result, Revision, Timestamp};
+use alkstore::{
+    Changeset, Error, ErrorKind, Gate, Key, Millis, PutMode, Result, Revision, Timestamp, Ttl,
+};
 use alkstore_mem::State;
 use js_sys::Array;
 use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
@@ -134,6 +136,20 @@ pub(crate) fn both<T>(
     })
 }
 
+/// The two parts of the input, of which the second may not be given.
+#[inline]
+pub(crate) fn one_or_both<T>(
+    first_bytes: u32,
+    second_bytes: u32,
+    read: impl FnOnce(&[u8], Option<&[u8]>) -> Result<T>,
+) -> Result<T> {
+    let given = second_bytes != NONE;
+    let bytes = if given { second_bytes } else { 0 };
+    both(first_bytes, bytes, |first, second| {
+        read(first, given.then_some(second))
+    })
+}
+
 /// Apart from the above, which is compiled once for each caller.
 #[inline(never)]
 fn parts(input: &[u8; 2 * PART], first: u32, second: u32) -> Result<(&[u8], &[u8])> {
@@ -179,6 +195,11 @@ pub(crate) fn instant(millis: f64) -> Result<Timestamp> {
 #[inline]
 pub(crate) fn from_maybe_instant(at: Option<Timestamp>) -> f64 {
     at.map_or(f64::NAN, Timestamp::as_millis)
+}
+
+/// A time to live that may be left out.
+pub(crate) fn maybe_ttl(given: bool, millis: f64) -> Result<Option<Ttl>> {
+    given.then(|| Millis(millis).try_into()).transpose()
 }
 
 /// A limit; infinity is no limit.

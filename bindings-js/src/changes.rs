@@ -1,11 +1,11 @@
 //! Changesets: put together call by call, then committed. No JavaScript of the user runs in between.
 
-use alkstore::{Expect, Key, LockName, Millis, Restage, Ttl};
+use alkstore::{Expect, Key, LockName, Restage};
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
 
 use crate::boundary::{
-    answer, first, instant, maybe_revision, operate, put_mode, revision, text, Store,
+    answer, first, instant, maybe_revision, maybe_ttl, operate, put_mode, revision, text, Store,
 };
 use crate::entries::committed;
 use crate::value::JsBytes;
@@ -53,7 +53,7 @@ pub fn change_put(
 ) -> f64 {
     with_key(key_bytes, |store, key| {
         alkstore::validate::value(size as usize)?;
-        let ttl = has_ttl.then(|| Ttl::try_from(Millis(ttl))).transpose()?;
+        let ttl = maybe_ttl(has_ttl, ttl)?;
         let mode = put_mode(create, version)?;
         store.changes.put(key, JsBytes::new(value, size), mode, ttl)
     })

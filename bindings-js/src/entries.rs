@@ -7,8 +7,8 @@ use js_sys::Uint8Array;
 use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
 
 use crate::boundary::{
-    answer, both, first, from_maybe_instant, from_revision, instant, leave, limit, maybe_revision,
-    number, operate, put_mode, revision, rows, text, Store, ENDED, NONE,
+    answer, first, from_maybe_instant, from_revision, instant, leave, limit, maybe_revision,
+    number, one_or_both, operate, put_mode, revision, rows, text, Store, ENDED, NONE,
 };
 use crate::lifecycle::count;
 use crate::value::JsBytes;
@@ -58,32 +58,27 @@ pub fn put(
     now: f64,
 ) -> f64 {
     number(|store| {
-        let guarded = guard_bytes != NONE;
-        both(
-            key_bytes,
-            if guarded { guard_bytes } else { 0 },
-            |key, guard| {
-                let guard = guarded
-                    .then(|| Ok::<_, alkstore::Error>((text(guard)?, revision(guard_token)?)))
-                    .transpose()?;
-                let request = validate::put_parts(
-                    &store.gate,
-                    key,
-                    size as usize,
-                    put_mode(create, version)?,
-                    has_ttl.then_some(Millis(ttl)),
-                    guard,
-                )?;
-                let row = PutRow {
-                    value: JsBytes::new(value, size),
-                    mode: request.mode,
-                    ttl: request.ttl,
-                    guard: request.guard,
-                };
-                let put = store.state.put(&request.key, row, instant(now)?)?;
-                Ok(stored(put, place(store, &request.key)))
-            },
-        )
+        one_or_both(key_bytes, guard_bytes, |key, guard| {
+            let guard = guard
+                .map(|guard| Ok::<_, alkstore::Error>((text(guard)?, revision(guard_token)?)))
+                .transpose()?;
+            let request = validate::put_parts(
+                &store.gate,
+                key,
+                size as usize,
+                put_mode(create, version)?,
+                has_ttl.then_some(Millis(ttl)),
+                guard,
+            )?;
+            let row = PutRow {
+                value: JsBytes::new(value, size),
+                mode: request.mode,
+                ttl: request.ttl,
+                guard: request.guard,
+            };
+            let put = store.state.put(&request.key, row, instant(now)?)?;
+            Ok(stored(put, place(store, &request.key)))
+        })
     })
 }
 
@@ -151,17 +146,11 @@ pub fn delete_entry(key_bytes: u32, version: f64, now: f64) -> f64 {
 pub fn list(prefix_bytes: u32, after_bytes: u32, at_most: f64, now: f64) -> JsValue {
     rows(
         |store| {
-            let given = after_bytes != NONE;
-            both(
-                prefix_bytes,
-                if given { after_bytes } else { 0 },
-                |prefix, after| {
-                    let after = given.then_some(after);
-                    validate::list(&store.gate, prefix, after)?;
-                    let now = instant(now)?;
-                    Ok(store.state.list(prefix, after, limit(at_most), now))
-                },
-            )
+            one_or_both(prefix_bytes, after_bytes, |prefix, after| {
+                validate::list(&store.gate, prefix, after)?;
+                let now = instant(now)?;
+                Ok(store.state.list(prefix, after, limit(at_most), now))
+            })
         },
         |row, push| {
             push(Uint8Array::from(row.key.as_bytes()).into());

@@ -6,8 +6,8 @@ use alkstore_mem::{Claimant, Granted, Handle};
 use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
 
 use crate::boundary::{
-    answer, both, first, from_revision, instant, leave, limit, number, operate, revision, rows,
-    text, Store, ENDED, NONE,
+    answer, both, first, from_revision, instant, leave, limit, number, one_or_both, operate,
+    revision, rows, text, Store, ENDED, NONE,
 };
 
 /// Takes a lock: answers the token and leaves deadline, slot and generation; 0 where it is held elsewhere, and then
@@ -15,18 +15,10 @@ use crate::boundary::{
 #[wasm_bindgen]
 pub fn try_lock(name_bytes: u32, owner_bytes: u32, ttl: f64, now: f64) -> f64 {
     number(|store| {
-        both(name_bytes, given(owner_bytes), |name, owner| {
-            let owner = if owner_bytes == NONE {
-                FRESH
-            } else {
-                text(owner)?
-            };
-            let request = validate::acquire(&store.gate, text(name)?, owner, Millis(ttl))?;
-            let claimant = if owner_bytes == NONE {
-                Claimant::Fresh
-            } else {
-                Claimant::Named(&request.owner)
-            };
+        one_or_both(name_bytes, owner_bytes, |name, owner| {
+            let spelled = owner.map_or(Ok(FRESH), text)?;
+            let request = validate::acquire(&store.gate, text(name)?, spelled, Millis(ttl))?;
+            let claimant = owner.map_or(Claimant::Fresh, |_| Claimant::Named(&request.owner));
             let now = instant(now)?;
             let grant = store
                 .state
@@ -169,8 +161,8 @@ pub fn lock_info(name_bytes: u32, now: f64) -> JsValue {
 pub fn list_locks(prefix_bytes: u32, after_bytes: u32, at_most: f64, now: f64) -> JsValue {
     rows(
         |store| {
-            both(prefix_bytes, given(after_bytes), |prefix, after| {
-                let after = (after_bytes != NONE).then(|| text(after)).transpose()?;
+            one_or_both(prefix_bytes, after_bytes, |prefix, after| {
+                let after = after.map(text).transpose()?;
                 let prefix = text(prefix)?;
                 validate::list_locks(&store.gate, prefix, after)?;
                 let now = instant(now)?;
@@ -183,14 +175,6 @@ pub fn list_locks(prefix_bytes: u32, after_bytes: u32, at_most: f64, now: f64) -
 
 /// Stands in for the owner that a grant is about to get, so that all other arguments are judged as ever.
 const FRESH: &str = "~";
-
-fn given(bytes: u32) -> u32 {
-    if bytes == NONE {
-        0
-    } else {
-        bytes
-    }
-}
 
 #[inline]
 fn acquire_by(
@@ -230,12 +214,11 @@ fn named<T>(
     token: alkstore::Revision,
     work: impl FnOnce(&mut Store, &alkstore::LockName<'_>, &Owner<'_>) -> T,
 ) -> Result<T> {
-    both(name_bytes, given(owner_bytes), |name, owner| {
+    one_or_both(name_bytes, owner_bytes, |name, owner| {
         let name = alkstore::LockName::new(text(name)?)?;
-        let owner = if owner_bytes == NONE {
-            Owner::new(store.state.minted_owner(token))?
-        } else {
-            Owner::new(text(owner)?)?
+        let owner = match owner {
+            Some(owner) => Owner::new(text(owner)?)?,
+            None => Owner::new(store.state.minted_owner(token))?,
         };
         Ok(work(store, &name, &owner))
     })

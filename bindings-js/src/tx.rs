@@ -1,12 +1,12 @@
 //! Transactions that a JavaScript function has open: core's overlay, by number.
 
-use alkstore::{validate, Entry, Key, Millis, Overlay, PutMode, Result, Timestamp, Ttl, TxPut};
+use alkstore::{validate, Entry, Key, Overlay, PutMode, Result, Timestamp, TxPut};
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
 
 use crate::boundary::{
-    answer, first, from_revision, instant, invalid, leave, number, operate, put_mode, revision,
-    text, Store,
+    answer, first, from_revision, instant, invalid, leave, maybe_ttl, number, operate, put_mode,
+    revision, text, Store,
 };
 use crate::changes::restage;
 use crate::entries::committed;
@@ -60,7 +60,7 @@ pub fn tx_put(
         first(key_bytes, |key| {
             let key = Key::new(key)?;
             validate::value(size as usize)?;
-            let ttl = has_ttl.then(|| Ttl::try_from(Millis(ttl))).transpose()?;
+            let ttl = maybe_ttl(has_ttl, ttl)?;
             let mode = put_mode(create, version)?;
             if mode != PutMode::Replace {
                 read(store, id, &key, instant(now)?)?;
@@ -158,7 +158,6 @@ fn overlay(store: &mut Store, id: u32) -> Result<&mut Open> {
 }
 
 fn end(store: &mut Store, id: u32) -> Result<Open> {
-    overlay(store, id)?;
     let at = store.open.iter().position(|(other, _)| *other == id);
     at.map(|at| store.open.swap_remove(at).1)
         .ok_or_else(|| invalid("the transaction has ended"))

@@ -153,16 +153,7 @@ fn e5_a_fenced_put_keeps_the_grant_until_it_commits() {
             .unwrap()
             .token();
         let raw = place.client().await;
-        place
-            .run(
-                &raw,
-                "CREATE FUNCTION {s}.stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                   PERFORM pg_advisory_xact_lock_shared(96); RETURN NEW;
-                 END $$;
-                 CREATE TRIGGER stall BEFORE INSERT ON {s}.entries FOR EACH ROW EXECUTE FUNCTION {s}.stall();
-                 SELECT pg_advisory_lock(96)",
-            )
-            .await;
+        place.stall_inserts(&raw, "entries", "true").await;
         // It has judged its guard and is about to write.
         let put = {
             let store = Arc::clone(&store);
@@ -177,7 +168,7 @@ fn e5_a_fenced_put_keeps_the_grant_until_it_commits() {
             tokio::spawn(async move { store.force_release("n", token).await })
         };
         place.until_waiting(&raw, 2).await;
-        place.run(&raw, "SELECT pg_advisory_unlock(96)").await;
+        place.let_go(&raw).await;
         assert!(put.await.unwrap().unwrap().is_stored());
         assert!(release.await.unwrap().unwrap());
     });
@@ -204,16 +195,7 @@ fn e6_a_publication_does_not_pass_a_staging_in_flight() {
             let place = Place::on(&place.url);
             let store = Arc::new(place.store().await);
             let raw = place.client().await;
-            place
-                .run(
-                    &raw,
-                    "CREATE FUNCTION {s}.stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                       PERFORM pg_advisory_xact_lock_shared(98); RETURN NEW;
-                     END $$;
-                     CREATE TRIGGER stall BEFORE INSERT ON {s}.gc_window FOR EACH ROW EXECUTE FUNCTION {s}.stall();
-                     SELECT pg_advisory_lock(98)",
-                )
-                .await;
+            place.stall_inserts(&raw, "gc_window", "true").await;
             let stage = {
                 let store = Arc::clone(&store);
                 let candidate = Candidate {
@@ -225,7 +207,7 @@ fn e6_a_publication_does_not_pass_a_staging_in_flight() {
             place.until_waiting(&raw, 1).await;
             let published = publish(Arc::clone(&store));
             place.until_waiting(&raw, 2).await;
-            place.run(&raw, "SELECT pg_advisory_unlock(98)").await;
+            place.let_go(&raw).await;
             stage.await.unwrap().unwrap();
             published.await.unwrap().unwrap();
             assert_eq!(store.window_take(START, None).await.unwrap(), []);
@@ -240,14 +222,7 @@ fn t3_two_changesets_that_read_what_the_other_writes_do_not_both_commit() {
         let store = Arc::new(place.store().await);
         let raw = place.client().await;
         place
-            .run(
-                &raw,
-                "CREATE FUNCTION {s}.stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                   IF NEW.value = 'y' THEN PERFORM pg_advisory_xact_lock_shared(97); END IF; RETURN NEW;
-                 END $$;
-                 CREATE TRIGGER stall BEFORE INSERT ON {s}.entries FOR EACH ROW EXECUTE FUNCTION {s}.stall();
-                 SELECT pg_advisory_lock(97)",
-            )
+            .stall_inserts(&raw, "entries", "NEW.value = 'y'")
             .await;
         let crossed = |reads: &'static [u8], writes: &'static [u8]| {
             let mut changeset = puts(&[writes]);
@@ -260,7 +235,7 @@ fn t3_two_changesets_that_read_what_the_other_writes_do_not_both_commit() {
         place.until_waiting(&raw, 1).await;
         let second = crossed(b"y", b"x");
         place.until_waiting(&raw, 2).await;
-        place.run(&raw, "SELECT pg_advisory_unlock(97)").await;
+        place.let_go(&raw).await;
         assert!(first.await.unwrap().is_ok());
         let refused = second.await.unwrap().unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Conflict);

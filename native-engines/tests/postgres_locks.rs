@@ -11,28 +11,21 @@ use alkstore::{Lifecycle, Locks};
 use alkstore_native::postgres::PgStore;
 use postgres_support::{block_on, Place, SECOND, START};
 
-/// Stalls inserts by the owner `stalled` for as long as somebody holds the advisory lock 99.
-const STALL: &str = "
-    CREATE FUNCTION {s}.stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-      IF NEW.owner = 'stalled' THEN PERFORM pg_advisory_xact_lock_shared(99); END IF;
-      RETURN NEW;
-    END $$;
-    CREATE TRIGGER stall BEFORE INSERT ON {s}.locks FOR EACH ROW EXECUTE FUNCTION {s}.stall();";
-
 #[test]
 fn l10_an_inserter_that_stalls_after_its_token_is_not_overtaken() {
     let Some(place) = Place::new() else { return };
     block_on(async {
         let store = Arc::new(place.store().await);
         let raw = place.client().await;
-        place.run(&raw, STALL).await;
-        place.run(&raw, "SELECT pg_advisory_lock(99)").await;
+        place
+            .stall_inserts(&raw, "locks", "NEW.owner = 'stalled'")
+            .await;
 
         let slow = spawn_try_lock(&store, "stalled");
         place.until_waiting(&raw, 1).await;
         let quick = spawn_try_lock(&store, "quick");
         place.until_waiting(&raw, 2).await;
-        place.run(&raw, "SELECT pg_advisory_unlock(99)").await;
+        place.let_go(&raw).await;
 
         let first = slow.await.unwrap().expect("granted");
         assert!(

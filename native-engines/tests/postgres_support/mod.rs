@@ -15,6 +15,9 @@ pub(crate) const START: Timestamp = Timestamp::from_nanos(1_000_000_000_000_000)
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
+/// The advisory lock that stalled inserts wait for: one of the schema's own, as tests share a database.
+const STALL: &str = "hashtextextended('{s}', 0)";
+
 /// A schema on a server.
 pub(crate) struct Place {
     pub(crate) url: String,
@@ -74,6 +77,26 @@ impl Place {
             .query_one(&self.fill(sql), &[])
             .await
             .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+    }
+
+    /// From now until [`let_go`](Self::let_go), inserts into `table` of rows for which `condition` on `NEW` holds wait
+    /// just before they write. `client` is what holds them up.
+    pub(crate) async fn stall_inserts(&self, client: &Client, table: &str, condition: &str) {
+        let sql = format!(
+            "CREATE FUNCTION {{s}}.stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               IF {condition} THEN PERFORM pg_advisory_xact_lock_shared({STALL}); END IF;
+               RETURN NEW;
+             END $$;
+             CREATE TRIGGER stall BEFORE INSERT ON {{s}}.{table} FOR EACH ROW EXECUTE FUNCTION {{s}}.stall();
+             SELECT pg_advisory_lock({STALL})"
+        );
+        self.run(client, &sql).await;
+    }
+
+    /// Lets the inserts go on that [`stall_inserts`](Self::stall_inserts) holds up.
+    pub(crate) async fn let_go(&self, client: &Client) {
+        let sql = format!("SELECT pg_advisory_unlock({STALL})");
+        self.run(client, &sql).await;
     }
 
     pub(crate) fn fill(&self, sql: &str) -> String {

@@ -1,6 +1,21 @@
 //! The fixture of the memory engine, natively and in wasm.
 #![allow(dead_code)] // every runner is a program of its own, and uses a part of this
 
+/// One test a case, for wherever wasm runs.
+#[cfg(target_arch = "wasm32")]
+macro_rules! wasm_tests {
+    ($($case:ident)*) => {
+        mod mem {
+            use wasm_bindgen_test::wasm_bindgen_test;
+
+            $(#[wasm_bindgen_test]
+            fn $case() {
+                crate::support::check(stringify!($case));
+            })*
+        }
+    };
+}
+
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

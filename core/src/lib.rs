@@ -45,6 +45,7 @@ extern crate alloc;
 // The nouns of the contract.
 mod changeset;
 mod entry;
+mod fleet;
 mod lock;
 mod store;
 mod tx;
@@ -72,6 +73,7 @@ pub use clock::Clock;
 pub use clock::ManualClock;
 pub use entry::{Entries, Entry, EntryMeta, Put, PutMode, PutOptions};
 pub use error::{Error, ErrorKind, Result};
+pub use fleet::{EngineFleetState, Pin, PinState};
 pub use key::{Key, Value, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use lock::{Lock, LockInfo, Locks};
 pub use name::{LockName, Owner, MAX_NAME_BYTES, RESERVED_PREFIX};
@@ -79,7 +81,7 @@ pub use revision::Revision;
 pub use store::{Gate, Lifecycle, Store, StoreExt};
 pub use time::{Millis, Timestamp, Ttl, TtlError};
 pub use tx::{Overlay, Tx, TxEntry, TxPut};
-pub use window::{Candidate, Claim, EngineWindowState, Restage};
+pub use window::{Candidate, Claim, EngineWindowState, Reclaim, Restage, WindowRow, WindowStats};
 
 /// The future of a store's operation: boxed, so that stores can be used as trait objects.
 pub type BoxFuture<'a, T> =

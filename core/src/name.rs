@@ -45,6 +45,9 @@ impl<'a> LockName<'a> {
         Ok(Self(name))
     }
 
+    /// The lock of the one sweep of a store: reserved, so for engines alone.
+    pub const SWEEP: LockName<'static> = LockName(Cow::Borrowed("__alkstore_sweep"));
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

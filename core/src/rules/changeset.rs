@@ -1,6 +1,6 @@
 //! The rules of changesets.
 
-use super::{entry, lock};
+use super::{entry, lock, window};
 use crate::changeset::{Changeset, Commit, EntryWrite, Expect, KeyOps};
 use crate::{Error, ErrorKind, Key, LockName, Payload, Restage, Revision, Timestamp};
 
@@ -15,6 +15,9 @@ pub trait Rows<V> {
     /// An entry's row without its value, lapsed or not.
     fn head(&mut self, key: &Key<'_>) -> Result<Option<entry::Head>, Self::Error>;
 
+    /// A key's row in the window.
+    fn waiting(&mut self, key: &Key<'_>) -> Result<Option<window::Row>, Self::Error>;
+
     /// Writes an entry with the next revision, which is the answer.
     fn write(
         &mut self,
@@ -26,7 +29,7 @@ pub trait Rows<V> {
     /// Deletes an entry's row, where there is one.
     fn remove(&mut self, key: &Key<'_>) -> Result<(), Self::Error>;
 
-    /// Takes a key out of the window.
+    /// Takes a key out of the window as [`window::unstage`](super::window::unstage) says.
     fn unstage(&mut self, key: &Key<'_>) -> Result<(), Self::Error>;
 
     /// Stages a key as [`window::stage`](super::window::stage) says.
@@ -38,8 +41,8 @@ pub trait Rows<V> {
     ) -> Result<(), Self::Error>;
 }
 
-/// T3: whether a changeset may be applied at `now`: guards first ([`LeaseLost`](ErrorKind::LeaseLost)), then checks
-/// ([`Conflict`](ErrorKind::Conflict)). Nothing is changed.
+/// T3: whether a changeset may be applied at `now`: guards first ([`LeaseLost`](ErrorKind::LeaseLost)), then checks and
+/// what is being reclaimed ([`Conflict`](ErrorKind::Conflict)). Nothing is changed.
 pub fn judge<V, R: Rows<V>>(
     changeset: &Changeset<V>,
     rows: &mut R,
@@ -55,6 +58,9 @@ pub fn judge<V, R: Rows<V>>(
             if !holds(expect, row, now) {
                 return Err(conflict().into());
             }
+        }
+        if matches!(ops.write, Some(EntryWrite::Put { .. })) {
+            window::write(rows.waiting(key)?.as_ref())?;
         }
     }
     Ok(())

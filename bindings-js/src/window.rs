@@ -125,6 +125,8 @@ fn claims(store: &mut Store) -> Result<Vec<Claim>> {
             id: revision(id)?,
             visible_after: Timestamp::MIN,
             until: Timestamp::MIN,
+            reclaiming: false,
+            requeues: 0,
         })
     };
     batch(store)?.into_iter().map(claim).collect()

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use alkstore::{
     BoxFuture, Candidate, Changeset, Claim, Clock, Commit, EngineWindowState, Entries, Entry,
-    EntryMeta, Key, Lifecycle, Lock, LockInfo, Locks, Put, PutOptions, Restage, Result, Revision,
-    Timestamp, Transactions,
+    EntryMeta, Key, Lifecycle, Lock, LockInfo, Locks, Put, PutOptions, Reclaim, Restage, Result,
+    Revision, Timestamp, Transactions, WindowRow, WindowStats,
 };
 
 use crate::store::MemStore;
@@ -131,6 +131,66 @@ impl<C: Clock + 'static> EngineWindowState for MemStore<C> {
         visible_after: Timestamp,
     ) -> BoxFuture<'a, Result<usize>> {
         Box::pin(async move { self.window_requeue(claims, visible_after) })
+    }
+
+    fn window_mark<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        fence: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        Box::pin(async move { self.window_mark(claims, fence) })
+    }
+
+    fn window_finish<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        fence: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        Box::pin(async move { self.window_finish(claims, fence) })
+    }
+
+    fn window_delete<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        fence: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        Box::pin(async move { self.window_delete(claims, fence) })
+    }
+
+    fn window_judge<'a>(&'a self, keys: &'a [Key<'a>]) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        Box::pin(async move { self.window_judge(keys) })
+    }
+
+    fn window_list<'a>(
+        &'a self,
+        after: Option<&'a WindowRow>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<WindowRow>>> {
+        Box::pin(async move { self.window_list(after, limit) })
+    }
+
+    fn window_info<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Option<WindowRow>>> {
+        Box::pin(async move { self.window_info(key) })
+    }
+
+    fn window_stats(&self, now: Timestamp) -> BoxFuture<'_, Result<WindowStats>> {
+        Box::pin(async move { self.window_stats(now) })
+    }
+
+    fn has_liveness_sources(&self) -> bool {
+        false
+    }
+
+    fn sweep_begin(&self, ttl: Duration) -> BoxFuture<'_, Result<Option<Revision>>> {
+        Box::pin(async move { self.sweep_begin(ttl) })
+    }
+
+    fn sweep_extend(&self, epoch: Revision, ttl: Duration) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.sweep_extend(epoch, ttl) })
+    }
+
+    fn sweep_end(&self, epoch: Revision) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.sweep_end(epoch) })
     }
 }
 

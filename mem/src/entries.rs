@@ -1,14 +1,14 @@
-//! Entries, changesets and the window in memory.
+//! Entries and changesets in memory.
 
 use alkstore::rules::changeset::{self, Rows};
 use alkstore::rules::entry::{self, Head};
-use alkstore::rules::lock;
+use alkstore::rules::{lock, window};
 use alkstore::{
-    Candidate, Changeset, Claim, Commit, Entry, EntryMeta, EntryWrite, Error, Key, LockName,
-    Payload, Put, PutMode, Restage, Result, Revision, Timestamp, Ttl,
+    Changeset, Commit, Entry, EntryMeta, EntryWrite, Error, Key, LockName, Payload, Put, PutMode,
+    Restage, Result, Revision, Timestamp, Ttl,
 };
 
-use crate::index::{sort, Handle, Place};
+use crate::index::{Handle, Place};
 use crate::state::{signed, Growth, State};
 
 #[derive(Debug)]
@@ -154,6 +154,9 @@ impl<V: Payload> State<V> {
         if let Some((name, token)) = &put.guard {
             lock::guard(self.grant_of(name), name, *token, now)?;
         }
+        if self.window.len() > 0 {
+            window::write(self.window.get(self.entries.name_at(place, key)))?;
+        }
         let plan = entry::put(self.head_at(place), put.mode, put.ttl, now);
         let answer = match plan.outcome {
             Err(current) => Put::NotStored { current },
@@ -221,14 +224,14 @@ impl<V: Payload> State<V> {
         })
     }
 
-    fn head_at(&self, place: Place) -> Option<Head> {
+    pub(crate) fn head_at(&self, place: Place) -> Option<Head> {
         self.entries.row(place).map(|row| Head {
             version: row.version,
             expires_at: self.entries.deadline(place),
         })
     }
 
-    fn grant_of(&self, name: &LockName<'_>) -> Option<(Revision, Timestamp)> {
+    pub(crate) fn grant_of(&self, name: &LockName<'_>) -> Option<(Revision, Timestamp)> {
         let place = self.locks.find(name.as_str().as_bytes());
         Some((self.locks.row(place)?.token, self.locks.deadline(place)?))
     }
@@ -289,6 +292,10 @@ impl<V: Payload> Rows<V> for State<V> {
         Ok(self.head_at(self.entries.find(key.as_bytes())))
     }
 
+    fn waiting(&mut self, key: &Key<'_>) -> Result<Option<window::Row>> {
+        Ok(self.window.get(key.as_bytes()).copied())
+    }
+
     fn write(
         &mut self,
         key: &Key<'_>,
@@ -319,132 +326,5 @@ impl<V: Payload> Rows<V> for State<V> {
     fn stage(&mut self, key: &Key<'_>, visible_after: Timestamp, restage: Restage) -> Result<()> {
         self.stage_key(key.as_bytes(), visible_after, restage);
         Ok(())
-    }
-}
-
-/// The window.
-impl<V: Payload> State<V> {
-    /// W2. All or nothing where the store is full.
-    pub fn window_stage(
-        &mut self,
-        candidates: &[Candidate],
-        restage: Restage,
-        now: Timestamp,
-    ) -> Result<()> {
-        let upper = Growth {
-            bytes: candidates
-                .iter()
-                .map(|c| signed(c.key.as_bytes().len()))
-                .sum(),
-            ..Growth::default()
-        };
-        if self.refuses(upper).is_some() {
-            self.make_room(now, |state| {
-                let new = candidates
-                    .iter()
-                    .map(|candidate| (candidate.key.as_bytes(), 0))
-                    .filter(|(key, _)| state.window.get(key).is_none());
-                let mut new = sort(new.collect());
-                new.dedup();
-                Growth {
-                    bytes: new.iter().map(|(key, _)| signed(key.len())).sum(),
-                    ..Growth::default()
-                }
-            })?;
-        }
-        for candidate in candidates {
-            self.stage_key(candidate.key.as_bytes(), candidate.visible_after, restage);
-        }
-        Ok(())
-    }
-
-    /// W4.
-    pub fn window_unstage(&mut self, keys: &[Key<'_>]) -> usize {
-        keys.iter()
-            .filter(|key| self.unstage_key(key.as_bytes()))
-            .count()
-    }
-
-    /// W3. `now` is the caller's, `store_now` that of the store clock.
-    pub fn window_take(
-        &mut self,
-        now: Timestamp,
-        limit: Option<usize>,
-        store_now: Timestamp,
-    ) -> Vec<Candidate> {
-        let taken = self.window.take(now, limit, store_now);
-        for candidate in &taken {
-            self.bytes -= candidate.key.as_bytes().len();
-        }
-        taken
-    }
-
-    /// W5. `now` is the caller's, `store_now` that of the store clock.
-    pub fn window_claim(
-        &mut self,
-        now: Timestamp,
-        lease: Ttl,
-        limit: usize,
-        store_now: Timestamp,
-    ) -> Result<Vec<Claim>> {
-        self.window.ripen(store_now);
-        let until = store_now.after(lease);
-        let mut claims = Vec::new();
-        while claims.len() < limit {
-            let revision = &mut self.revision;
-            let next = || crate::state::next(revision);
-            match self.window.claim(now, until, store_now, next) {
-                Ok(Some(claim)) => claims.push(claim),
-                // The last revisions are spent on the claims before this one, which stand.
-                Err(error) if claims.is_empty() => return Err(error),
-                Ok(None) | Err(_) => break,
-            }
-        }
-        Ok(claims)
-    }
-
-    /// W5.
-    pub fn window_settle(&mut self, claims: &[Claim], store_now: Timestamp) -> usize {
-        let mut settled = 0;
-        for claim in claims {
-            if self.window.settle(claim, store_now) {
-                self.bytes -= claim.key.as_bytes().len();
-                settled += 1;
-            }
-        }
-        settled
-    }
-
-    /// W5.
-    pub fn window_requeue(
-        &mut self,
-        claims: &[Claim],
-        visible_after: Timestamp,
-        store_now: Timestamp,
-    ) -> usize {
-        claims
-            .iter()
-            .filter(|claim| self.window.requeue(claim, visible_after, store_now))
-            .count()
-    }
-
-    pub(crate) fn put_window(&mut self, key: &[u8], row: alkstore::rules::window::Row) {
-        if self.window.put(key, row) {
-            self.bytes += key.len();
-        }
-    }
-
-    fn stage_key(&mut self, key: &[u8], visible_after: Timestamp, restage: Restage) {
-        if self.window.stage(key, visible_after, restage) {
-            self.bytes += key.len();
-        }
-    }
-
-    fn unstage_key(&mut self, key: &[u8]) -> bool {
-        let there = self.window.unstage(key);
-        if there {
-            self.bytes -= key.len();
-        }
-        there
     }
 }

@@ -190,6 +190,11 @@ impl Index {
         }
     }
 
+    /// Names and numbers of the held slots, in no order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        held(&self.cells)
+    }
+
     /// Names and numbers of the held slots, in bytewise order of the names.
     pub(crate) fn sorted(&self) -> Vec<(&[u8], u32)> {
         let mut names = Vec::with_capacity(self.held);

@@ -30,6 +30,7 @@ mod store;
 mod tx;
 
 // What it guards.
+mod deletion;
 mod entries;
 mod locks;
 mod snapshot;

@@ -1,9 +1,10 @@
 //! Snapshots: the whole state as bytes, and back.
 //!
-//! Format 1, all numbers little-endian: `ALKSNAP` and a zero byte; version (u32); the last revision (u64); the number
+//! Format 2, all numbers little-endian: `ALKSNAP` and a zero byte; version (u32); the last revision (u64); the number
 //! of locks, entries and window rows (u64 each); the rows, each kind in strictly increasing bytewise order of its
 //! names; a CRC-32 of all that came before (u32). A text or byte string is its length (names, owners and keys u16,
-//! values u32) and its bytes. A deadline that may be missing is a byte (0 or 1) and, where it is 1, an i64.
+//! values u32) and its bytes. A deadline that may be missing is a byte (0 or 1) and, where it is 1, an i64. Format 1 lacked
+//! the mark and the count of a window row. The lock of a sweep is left out: a restored store is not being swept.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ use crate::locks::LockRow;
 use crate::state::State;
 
 const MAGIC: &[u8; 8] = b"ALKSNAP\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CHECKSUM: Crc<u32, Lookup<1>> = Crc::<u32, Lookup<1>>::new(&CRC_32_ISO_HDLC);
 
 /// How far a restore moves the revisions on: more tokens than a store can have given between the snapshot and its end.
@@ -114,11 +115,14 @@ impl<V: SnapshotPayload> State<V> {
         out.0.extend_from_slice(MAGIC);
         out.0.extend_from_slice(&VERSION.to_le_bytes());
         out.number(self.revision);
-        out.number(self.locks.len() as u64);
+        out.number((self.locks.len() - usize::from(self.has_sweep_row())) as u64);
         out.number(self.entries.len() as u64);
         out.number(self.window.len() as u64);
         for (name, slot) in self.locks.sorted() {
             let place = Place::At(slot);
+            if name == LockName::SWEEP.as_str().as_bytes() {
+                continue;
+            }
             if let (Some(row), Some(deadline)) = (self.locks.row(place), self.locks.deadline(place))
             {
                 out.short(name);
@@ -145,10 +149,17 @@ impl<V: SnapshotPayload> State<V> {
                 out.number(id.get());
                 out.instant(until);
             }
+            out.0.push(u8::from(row.reclaiming));
+            out.0.extend_from_slice(&row.requeues.to_le_bytes());
         }
         let sum = CHECKSUM.checksum(&out.0);
         out.0.extend_from_slice(&sum.to_le_bytes());
         Ok(out.0)
+    }
+
+    fn has_sweep_row(&self) -> bool {
+        let place = self.locks.find(LockName::SWEEP.as_str().as_bytes());
+        self.locks.row(place).is_some()
     }
 
     /// At least as many bytes as a snapshot takes, so that writing it never moves it.
@@ -324,6 +335,8 @@ impl Writer {
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     rest: &'a [u8],
+    /// The version of the format.
+    version: u32,
     /// The counter that no token, version or claim may exceed.
     revision: u64,
 }
@@ -333,8 +346,13 @@ impl<'a> Reader<'a> {
         let rest = bytes
             .strip_prefix(MAGIC)
             .ok_or(SnapshotError::NotASnapshot)?;
-        let mut input = Self { rest, revision: 0 };
+        let mut input = Self {
+            rest,
+            version: 0,
+            revision: 0,
+        };
         let version = u32::from_le_bytes(input.array()?);
+        input.version = version;
         if version > VERSION {
             return Err(SnapshotError::Newer { version });
         }
@@ -422,13 +440,15 @@ impl<'a> Reader<'a> {
         } else {
             None
         };
-        Ok(WindowBytes {
-            key,
-            row: Row {
-                visible_after,
-                claim,
-            },
-        })
+        let mut row = Row {
+            claim,
+            ..Row::new(visible_after)
+        };
+        if self.version > 1 {
+            row.reclaiming = self.flag()?;
+            row.requeues = u32::from_le_bytes(self.array()?);
+        }
+        Ok(WindowBytes { key, row })
     }
 
     fn key(&mut self) -> Result<&'a [u8], SnapshotError> {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use alkstore::{
     validate, Candidate, Changeset, Claim, Clock, Commit, Entry, EntryMeta, Error, ErrorKind, Gate,
-    Key, LockInfo, Put, PutOptions, Restage, Result, Revision, Timestamp,
+    Key, LockInfo, Put, PutOptions, Reclaim, Restage, Result, Revision, Timestamp, WindowRow,
+    WindowStats,
 };
 
 use crate::entries::PutRow;
@@ -219,6 +220,71 @@ impl<C: Clock> MemStore<C> {
     pub fn window_requeue(&self, claims: &[Claim], visible_after: Timestamp) -> Result<usize> {
         self.shared.gate.check()?;
         self.with(|state, now| Ok(state.window_requeue(claims, visible_after, now)))
+    }
+
+    /// Begins deletions: see
+    /// [`EngineWindowState::window_mark`](alkstore::EngineWindowState::window_mark).
+    pub fn window_mark(&self, claims: &[Claim], fence: Option<Revision>) -> Result<Vec<Reclaim>> {
+        self.shared.gate.check()?;
+        self.with(|state, now| state.window_mark(claims, fence, now))
+    }
+
+    /// Finishes deletions: see
+    /// [`EngineWindowState::window_finish`](alkstore::EngineWindowState::window_finish).
+    pub fn window_finish(&self, claims: &[Claim], fence: Option<Revision>) -> Result<Vec<Reclaim>> {
+        self.shared.gate.check()?;
+        self.with(|state, now| state.window_finish(claims, fence, now))
+    }
+
+    /// Deletes in one step: see
+    /// [`EngineWindowState::window_delete`](alkstore::EngineWindowState::window_delete).
+    pub fn window_delete(&self, claims: &[Claim], fence: Option<Revision>) -> Result<Vec<Reclaim>> {
+        self.shared.gate.check()?;
+        self.with(|state, now| state.window_delete(claims, fence, now))
+    }
+
+    /// What a deletion would meet: see
+    /// [`EngineWindowState::window_judge`](alkstore::EngineWindowState::window_judge).
+    pub fn window_judge(&self, keys: &[Key<'_>]) -> Result<Vec<Reclaim>> {
+        self.shared.gate.check()?;
+        self.with(|state, now| Ok(state.window_judge(keys, now)))
+    }
+
+    /// Lists the window: see [`EngineWindowState::window_list`](alkstore::EngineWindowState::window_list). Each page looks
+    /// at every row.
+    pub fn window_list(&self, after: Option<&WindowRow>, limit: usize) -> Result<Vec<WindowRow>> {
+        self.shared.gate.check()?;
+        self.with_timeless(|state| Ok(state.window_list(after, limit)))
+    }
+
+    /// One row of the window: see [`EngineWindowState::window_info`](alkstore::EngineWindowState::window_info).
+    pub fn window_info(&self, key: &[u8]) -> Result<Option<WindowRow>> {
+        let key = validate::key(&self.shared.gate, key)?;
+        self.with_timeless(|state| Ok(state.window_info(&key)))
+    }
+
+    /// Counts the window: see [`EngineWindowState::window_stats`](alkstore::EngineWindowState::window_stats).
+    pub fn window_stats(&self, now: Timestamp) -> Result<WindowStats> {
+        self.shared.gate.check()?;
+        self.with(|state, store_now| Ok(state.window_stats(now, store_now)))
+    }
+
+    /// Begins a sweep: see [`EngineWindowState::sweep_begin`](alkstore::EngineWindowState::sweep_begin).
+    pub fn sweep_begin(&self, ttl: Duration) -> Result<Option<Revision>> {
+        let ttl = validate::duration(&self.shared.gate, ttl)?;
+        self.with(|state, now| state.sweep_begin(ttl, now))
+    }
+
+    /// Extends a sweep: see [`EngineWindowState::sweep_extend`](alkstore::EngineWindowState::sweep_extend).
+    pub fn sweep_extend(&self, epoch: Revision, ttl: Duration) -> Result<bool> {
+        let ttl = validate::duration(&self.shared.gate, ttl)?;
+        self.with(|state, now| Ok(state.sweep_extend(epoch, ttl, now)))
+    }
+
+    /// Ends a sweep: see [`EngineWindowState::sweep_end`](alkstore::EngineWindowState::sweep_end).
+    pub fn sweep_end(&self, epoch: Revision) -> Result<bool> {
+        self.shared.gate.check()?;
+        self.with_timeless(|state| Ok(state.sweep_end(epoch)))
     }
 
     /// The store clock.

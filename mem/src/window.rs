@@ -1,7 +1,11 @@
 //! The garbage-collection window in memory.
 
+use std::collections::BinaryHeap;
+
 use alkstore::rules::window::{self as rule, Row};
-use alkstore::{Candidate, Claim, Key, Restage, Revision, Timestamp};
+use alkstore::{
+    Candidate, Claim, Key, Reclaim, Restage, Revision, Timestamp, WindowRow, WindowStats,
+};
 
 use crate::deadlines::Deadlines;
 use crate::index::Place;
@@ -10,11 +14,13 @@ use crate::table::Table;
 /// Rows by key, and the slots of the same rows in the order in which they can be handed out.
 ///
 /// A row under a claim stands in `claimed` instead of `waiting`, so that handing out never passes over claimed rows
-/// one by one. It comes back to `waiting` when somebody asks after its claim has lapsed.
+/// one by one. It comes back when somebody asks after its claim has lapsed. A marked row waits in `marked`, because
+/// what is taken passes over it and what is claimed does not.
 #[derive(Debug)]
 pub(crate) struct Window {
     rows: Table<Row>,
     waiting: Deadlines,
+    marked: Deadlines,
     claimed: Deadlines,
 }
 
@@ -24,6 +30,7 @@ impl Window {
         Self {
             rows: Table::new(seed, 0),
             waiting: Deadlines::default(),
+            marked: Deadlines::default(),
             claimed: Deadlines::default(),
         }
     }
@@ -52,6 +59,14 @@ impl Window {
     /// W4. Answers whether the key was here.
     pub(crate) fn unstage(&mut self, key: &[u8]) -> bool {
         match self.rows.find(key) {
+            place @ Place::At(slot) if rule::unstage(self.rows.row(place)) => self.remove(slot),
+            _ => false,
+        }
+    }
+
+    /// Removes the row of a key whose deletion is finished. Answers whether there was one.
+    pub(crate) fn drop_row(&mut self, key: &[u8]) -> bool {
+        match self.rows.find(key) {
             Place::At(slot) => self.remove(slot),
             Place::New(_) => false,
         }
@@ -65,8 +80,9 @@ impl Window {
                 break;
             }
             self.claimed.set(slot, None);
-            let row = self.rows.row(Place::At(slot));
-            self.waiting.set(slot, row.map(|row| row.visible_after));
+            if let Some(&row) = self.rows.row(Place::At(slot)) {
+                self.wait(slot, row);
+            }
         }
     }
 
@@ -80,7 +96,7 @@ impl Window {
         self.ripen(store_now);
         let mut taken = Vec::new();
         while limit.is_none_or(|limit| taken.len() < limit) {
-            let Some((slot, row)) = self.next_available(now, store_now) else {
+            let Some((slot, row)) = self.next(now, store_now, false) else {
                 break;
             };
             taken.extend(self.key(slot).map(|key| Candidate {
@@ -101,7 +117,7 @@ impl Window {
         store_now: Timestamp,
         id: impl FnOnce() -> Result<Revision, E>,
     ) -> Result<Option<Claim>, E> {
-        let Some((slot, row)) = self.next_available(now, store_now) else {
+        let Some((slot, row)) = self.next(now, store_now, true) else {
             return Ok(None);
         };
         let id = id()?;
@@ -115,6 +131,8 @@ impl Window {
             visible_after: row.visible_after,
             id,
             until,
+            reclaiming: row.reclaiming,
+            requeues: row.requeues,
         }))
     }
 
@@ -144,6 +162,67 @@ impl Window {
         row.is_some()
     }
 
+    /// W8.
+    pub(crate) fn mark(&mut self, claim: &Claim, store_now: Timestamp) -> Reclaim {
+        let place = self.rows.find(claim.key.as_bytes());
+        let row = self.rows.row(place).copied();
+        let outcome = rule::mark(row.as_ref(), claim.id, store_now);
+        if let (Reclaim::Marked, Some(row)) = (outcome, row) {
+            let marked = Row {
+                reclaiming: true,
+                ..row
+            };
+            self.put_at(place, &[], marked);
+        }
+        outcome
+    }
+
+    /// The rows after `after`, as they become due.
+    pub(crate) fn list(&self, after: Option<&WindowRow>, limit: usize) -> Vec<WindowRow> {
+        let after = after.map(|row| (row.visible_after, row.key.as_bytes()));
+        let mut page: BinaryHeap<(Timestamp, &[u8], u32)> = BinaryHeap::new();
+        for (key, slot) in self.rows.names() {
+            let Some(row) = self.rows.row(Place::At(slot)) else {
+                continue;
+            };
+            if after.is_some_and(|after| (row.visible_after, key) <= after) {
+                continue;
+            }
+            // The heap keeps the first `limit` of what was met so far, the last of them on top.
+            page.push((row.visible_after, key, slot));
+            if page.len() > limit {
+                page.pop();
+            }
+        }
+        let page = page.into_sorted_vec().into_iter();
+        page.filter_map(|(_, key, slot)| {
+            let key = Key::new(key.to_vec()).ok()?;
+            Some(shown(key, self.rows.row(Place::At(slot))?))
+        })
+        .collect()
+    }
+
+    pub(crate) fn stats(&self, now: Timestamp, store_now: Timestamp) -> WindowStats {
+        let mut stats = WindowStats::default();
+        for (_, slot) in self.rows.names() {
+            let Some(row) = self.rows.row(Place::At(slot)) else {
+                continue;
+            };
+            let claimed = row.claim.is_some_and(|(_, until)| !until.lapsed(store_now));
+            stats.rows += 1;
+            stats.due += u64::from(row.visible_after <= now);
+            stats.claimed += u64::from(claimed);
+            stats.reclaiming += u64::from(row.reclaiming);
+            stats.requeued += u64::from(row.requeues > 0);
+            stats.oldest = Some(
+                stats
+                    .oldest
+                    .map_or(row.visible_after, |oldest| oldest.min(row.visible_after)),
+            );
+        }
+        stats
+    }
+
     /// Writes a row as it is. Answers whether the key is new here.
     pub(crate) fn put(&mut self, key: &[u8], row: Row) -> bool {
         self.put_at(self.rows.find(key), key, row)
@@ -152,35 +231,75 @@ impl Window {
     /// `key` may be empty where `place` has it.
     fn put_at(&mut self, place: Place, key: &[u8], row: Row) -> bool {
         let (slot, old) = self.rows.occupy(place, key, row, None);
-        let claimed = row.claim.map(|(_, until)| until);
-        self.claimed.set(slot, claimed);
-        let waits = claimed.is_none().then_some(row.visible_after);
-        self.waiting.set(slot, waits);
+        self.place(slot, row);
         old.is_none()
+    }
+
+    /// Puts a row where it can be found: under its claim, or among those that wait.
+    fn place(&mut self, slot: u32, row: Row) {
+        if let Some((_, until)) = row.claim {
+            self.waiting.set(slot, None);
+            self.marked.set(slot, None);
+            self.claimed.set(slot, Some(until));
+        } else {
+            self.claimed.set(slot, None);
+            self.wait(slot, row);
+        }
+    }
+
+    fn wait(&mut self, slot: u32, row: Row) {
+        let at = |here: bool| here.then_some(row.visible_after);
+        self.waiting.set(slot, at(!row.reclaiming));
+        self.marked.set(slot, at(row.reclaiming));
     }
 
     fn remove(&mut self, slot: u32) -> bool {
         self.waiting.set(slot, None);
+        self.marked.set(slot, None);
         self.claimed.set(slot, None);
         self.rows.vacate(slot).is_some()
     }
 
-    /// The oldest row that may be handed out; after [`ripen`](Self::ripen).
-    fn next_available(&mut self, now: Timestamp, store_now: Timestamp) -> Option<(u32, Row)> {
-        while let Some((slot, visible_after)) = self.waiting.earliest() {
+    /// The oldest row that may be handed out, marked ones included where so wanted; after [`ripen`](Self::ripen).
+    fn next(&mut self, now: Timestamp, store_now: Timestamp, marked: bool) -> Option<(u32, Row)> {
+        loop {
+            let waiting = self.waiting.earliest();
+            let marked = self.marked.earliest().filter(|_| marked);
+            let (slot, visible_after) = match (waiting, marked) {
+                (Some(waiting), Some(marked)) if marked.1 < waiting.1 => marked,
+                (Some(waiting), _) => waiting,
+                (None, marked) => marked?,
+            };
             let row = *self.rows.row(Place::At(slot))?;
-            if visible_after > now || rule::available(&row, now, store_now) {
-                return (visible_after <= now).then_some((slot, row));
+            if visible_after > now {
+                return None;
+            }
+            let available = if row.reclaiming {
+                rule::available
+            } else {
+                rule::takeable
+            };
+            if available(&row, now, store_now) {
+                return Some((slot, row));
             }
             // A claim that had lapsed lives again, because a clock was set back.
-            self.waiting.set(slot, None);
-            self.claimed.set(slot, row.claim.map(|(_, until)| until));
+            self.place(slot, row);
         }
-        None
     }
 
     /// Every key here came in as a valid one.
     fn key(&self, slot: u32) -> Option<Key<'static>> {
         Key::new(self.rows.name(slot).to_vec()).ok()
+    }
+}
+
+/// A row as callers see it.
+pub(crate) fn shown(key: Key<'static>, row: &Row) -> WindowRow {
+    WindowRow {
+        key,
+        visible_after: row.visible_after,
+        claimed_until: row.claim.map(|(_, until)| until),
+        reclaiming: row.reclaiming,
+        requeues: row.requeues,
     }
 }

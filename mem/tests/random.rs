@@ -113,6 +113,8 @@ fn census(state: &State, snapshot: &[u8]) -> Census {
             given(number(take(8)));
             take(8);
         }
+        // The mark and the count.
+        take(5);
     }
     assert!(rest.is_empty());
     assert_eq!(revision, state.stats().revision);

@@ -28,6 +28,12 @@ impl Order {
         self.0.get(name).copied()
     }
 
+    /// The number of the first name.
+    #[inline(never)]
+    pub fn first(&self) -> Option<u32> {
+        self.0.first_key_value().map(|(_, number)| *number)
+    }
+
     /// The numbers of the names that begin with `prefix` and come after `after`, in order, `limit` at most.
     #[inline(never)]
     pub fn page(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<u32> {

@@ -34,6 +34,11 @@ impl Deadlines {
         Some((slot, self.at[slot as usize]))
     }
 
+    /// All slots that have one, in no order.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        self.heap.iter().copied()
+    }
+
     /// Sets or clears the deadline of `slot`.
     #[inline(never)]
     pub(crate) fn set(&mut self, slot: u32, deadline: Option<Timestamp>) {

@@ -250,8 +250,7 @@ impl<C: Clock> MemStore<C> {
         self.with(|state, now| Ok(state.window_judge(keys, now)))
     }
 
-    /// Lists the window: see [`EngineWindowState::window_list`](alkstore::EngineWindowState::window_list). Each page looks
-    /// at every row.
+    /// Lists the window: see [`EngineWindowState::window_list`](alkstore::EngineWindowState::window_list).
     pub fn window_list(&self, after: Option<&WindowRow>, limit: usize) -> Result<Vec<WindowRow>> {
         self.shared.gate.check()?;
         self.with_timeless(|state| Ok(state.window_list(after, limit)))

@@ -1,7 +1,6 @@
 //! The garbage-collection window in memory.
 
-use std::collections::BinaryHeap;
-
+use alkstore::order::Order;
 use alkstore::rules::window::{self as rule, Row};
 use alkstore::{
     Candidate, Claim, Key, Reclaim, Restage, Revision, Timestamp, WindowRow, WindowStats,
@@ -11,7 +10,8 @@ use crate::deadlines::Deadlines;
 use crate::index::Place;
 use crate::table::Table;
 
-/// Rows by key, and the slots of the same rows in the order in which they can be handed out.
+/// Rows by key, and the slots of the same rows in the order in which they are handed out: by time, then by key, so
+/// that what a listing shows first is what goes first.
 ///
 /// A row under a claim stands in `claimed` instead of `waiting`, so that handing out never passes over claimed rows
 /// one by one. It comes back when somebody asks after its claim has lapsed. A marked row waits in `marked`, because
@@ -19,8 +19,8 @@ use crate::table::Table;
 #[derive(Debug)]
 pub(crate) struct Window {
     rows: Table<Row>,
-    waiting: Deadlines,
-    marked: Deadlines,
+    waiting: Order,
+    marked: Order,
     claimed: Deadlines,
 }
 
@@ -29,8 +29,8 @@ impl Window {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             rows: Table::new(seed, 0),
-            waiting: Deadlines::default(),
-            marked: Deadlines::default(),
+            waiting: Order::default(),
+            marked: Order::default(),
             claimed: Deadlines::default(),
         }
     }
@@ -79,10 +79,8 @@ impl Window {
             if !until.lapsed(store_now) {
                 break;
             }
-            self.claimed.set(slot, None);
-            if let Some(&row) = self.rows.row(Place::At(slot)) {
-                self.wait(slot, row);
-            }
+            self.leave(slot);
+            self.enter(slot, None);
         }
     }
 
@@ -179,27 +177,23 @@ impl Window {
 
     /// The rows after `after`, as they become due.
     pub(crate) fn list(&self, after: Option<&WindowRow>, limit: usize) -> Vec<WindowRow> {
-        let after = after.map(|row| (row.visible_after, row.key.as_bytes()));
-        let mut page: BinaryHeap<(Timestamp, &[u8], u32)> = BinaryHeap::new();
-        for (key, slot) in self.rows.names() {
-            let Some(row) = self.rows.row(Place::At(slot)) else {
-                continue;
-            };
-            if after.is_some_and(|after| (row.visible_after, key) <= after) {
-                continue;
-            }
-            // The heap keeps the first `limit` of what was met so far, the last of them on top.
-            page.push((row.visible_after, key, slot));
-            if page.len() > limit {
-                page.pop();
+        let after = after.map(|row| due(row.visible_after, row.key.as_bytes()));
+        let after = after.as_deref();
+        let mut page = Order::default();
+        for order in [&self.waiting, &self.marked] {
+            for slot in order.page(&[], after, limit) {
+                page.insert(&self.due(slot), slot);
             }
         }
-        let page = page.into_sorted_vec().into_iter();
-        page.filter_map(|(_, key, slot)| {
-            let key = Key::new(key.to_vec()).ok()?;
-            Some(shown(key, self.rows.row(Place::At(slot))?))
-        })
-        .collect()
+        for slot in self.claimed.slots() {
+            let due = self.due(slot);
+            if after.is_none_or(|after| *due > *after) {
+                page.insert(&due, slot);
+            }
+        }
+        let page = page.page(&[], None, limit).into_iter();
+        page.filter_map(|slot| Some(shown(self.key(slot)?, self.rows.row(Place::At(slot))?)))
+            .collect()
     }
 
     pub(crate) fn stats(&self, now: Timestamp, store_now: Timestamp) -> WindowStats {
@@ -230,60 +224,80 @@ impl Window {
 
     /// `key` may be empty where `place` has it.
     fn put_at(&mut self, place: Place, key: &[u8], row: Row) -> bool {
+        if let Place::At(slot) = place {
+            self.leave(slot);
+        }
         let (slot, old) = self.rows.occupy(place, key, row, None);
-        self.place(slot, row);
+        self.enter(slot, row.claim.map(|(_, until)| until));
         old.is_none()
     }
 
-    /// Puts a row where it can be found: under its claim, or among those that wait.
-    fn place(&mut self, slot: u32, row: Row) {
-        if let Some((_, until)) = row.claim {
-            self.waiting.set(slot, None);
-            self.marked.set(slot, None);
-            self.claimed.set(slot, Some(until));
-        } else {
+    fn remove(&mut self, slot: u32) -> bool {
+        self.leave(slot);
+        self.rows.vacate(slot).is_some()
+    }
+
+    /// Takes a row from where it can be found; before it changes.
+    fn leave(&mut self, slot: u32) {
+        if self.claimed.get(slot).is_some() {
             self.claimed.set(slot, None);
-            self.wait(slot, row);
+        } else if let Some(row) = self.rows.row(Place::At(slot)) {
+            let marked = row.reclaiming;
+            let due = self.due(slot);
+            self.order(marked).remove(&due);
         }
     }
 
-    fn wait(&mut self, slot: u32, row: Row) {
-        let at = |here: bool| here.then_some(row.visible_after);
-        self.waiting.set(slot, at(!row.reclaiming));
-        self.marked.set(slot, at(row.reclaiming));
+    /// Puts a row where it can be found: under its claim, or among those that wait.
+    fn enter(&mut self, slot: u32, claimed: Option<Timestamp>) {
+        if claimed.is_some() {
+            self.claimed.set(slot, claimed);
+        } else if let Some(row) = self.rows.row(Place::At(slot)) {
+            let marked = row.reclaiming;
+            let due = self.due(slot);
+            self.order(marked).insert(&due, slot);
+        }
     }
 
-    fn remove(&mut self, slot: u32) -> bool {
-        self.waiting.set(slot, None);
-        self.marked.set(slot, None);
-        self.claimed.set(slot, None);
-        self.rows.vacate(slot).is_some()
+    fn order(&mut self, marked: bool) -> &mut Order {
+        if marked {
+            &mut self.marked
+        } else {
+            &mut self.waiting
+        }
+    }
+
+    fn due(&self, slot: u32) -> Vec<u8> {
+        let visible_after = self.rows.row(Place::At(slot));
+        let visible_after = visible_after.map_or(Timestamp::MIN, |row| row.visible_after);
+        due(visible_after, self.rows.name(slot))
     }
 
     /// The oldest row that may be handed out, marked ones included where so wanted; after [`ripen`](Self::ripen).
     fn next(&mut self, now: Timestamp, store_now: Timestamp, marked: bool) -> Option<(u32, Row)> {
         loop {
-            let waiting = self.waiting.earliest();
-            let marked = self.marked.earliest().filter(|_| marked);
-            let (slot, visible_after) = match (waiting, marked) {
-                (Some(waiting), Some(marked)) if marked.1 < waiting.1 => marked,
+            let waiting = self.waiting.first();
+            let marked = self.marked.first().filter(|_| marked);
+            let slot = match (waiting, marked) {
+                (Some(waiting), Some(marked)) if self.due(marked) < self.due(waiting) => marked,
                 (Some(waiting), _) => waiting,
                 (None, marked) => marked?,
             };
             let row = *self.rows.row(Place::At(slot))?;
-            if visible_after > now {
+            if row.visible_after > now {
                 return None;
             }
-            let available = if row.reclaiming {
+            let may = if row.reclaiming {
                 rule::available
             } else {
                 rule::takeable
             };
-            if available(&row, now, store_now) {
+            if may(&row, now, store_now) {
                 return Some((slot, row));
             }
             // A claim that had lapsed lives again, because a clock was set back.
-            self.place(slot, row);
+            self.leave(slot);
+            self.enter(slot, row.claim.map(|(_, until)| until));
         }
     }
 
@@ -291,6 +305,14 @@ impl Window {
     fn key(&self, slot: u32) -> Option<Key<'static>> {
         Key::new(self.rows.name(slot).to_vec()).ok()
     }
+}
+
+/// Where a row stands in the order of handing out: bytes that compare as its instant and then its key do.
+fn due(visible_after: Timestamp, key: &[u8]) -> Vec<u8> {
+    // The sign bit turned over: negative instants come before the others.
+    let mut due = (visible_after.as_nanos() ^ i64::MIN).to_be_bytes().to_vec();
+    due.extend_from_slice(key);
+    due
 }
 
 /// A row as callers see it.

@@ -51,6 +51,12 @@ mod store;
 mod tx;
 mod window;
 
+// Safe deletion, over any engine.
+mod hook;
+mod staging;
+mod sweep;
+mod sweeping;
+
 // The values that calls take and give.
 mod clock;
 mod error;
@@ -74,11 +80,15 @@ pub use clock::ManualClock;
 pub use entry::{Entries, Entry, EntryMeta, Put, PutMode, PutOptions};
 pub use error::{Error, ErrorKind, Result};
 pub use fleet::{EngineFleetState, Pin, PinState};
+pub use hook::{Hook, HookError, HookFuture, LivenessSource, Reclaimed, Reclaimer, Timer};
 pub use key::{Key, Value, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use lock::{Lock, LockInfo, Locks};
 pub use name::{LockName, Owner, MAX_NAME_BYTES, RESERVED_PREFIX};
 pub use revision::Revision;
+pub use staging::{stage_unreferenced, LiveKeys, StageOptions, StageReport};
 pub use store::{Gate, Lifecycle, Store, StoreExt};
+pub use sweep::{GcAbortCause, Progress, SweepOptions, SweepReport, SweepStop};
+pub use sweeping::sweep;
 pub use time::{Millis, Timestamp, Ttl, TtlError};
 pub use tx::{Overlay, Tx, TxEntry, TxPut};
 pub use window::{Candidate, Claim, EngineWindowState, Reclaim, Restage, WindowRow, WindowStats};

@@ -8,7 +8,7 @@ use crate::{BoxFuture, Key, Lifecycle, Result, Revision, Timestamp};
 /// The state of an engine that safe deletion rests on.
 ///
 /// A mark pass stages the keys that nothing refers to, each with an instant before which it must not go. A sweep later
-/// claims what is due, decides, deletes and settles: `sweep` does that over any engine. Publishing a
+/// claims what is due, decides, deletes and settles: [`sweep`](crate::sweep()) does that over any engine. Publishing a
 /// key (a put in mode [`Create`](crate::PutMode::Create)) takes it out of the window and voids its claim.
 ///
 /// Where a key stands for something outside the store, as an object in an object store, that must go before the entry

@@ -9,4 +9,5 @@
 pub mod changeset;
 pub mod entry;
 pub mod lock;
+pub mod sweep;
 pub mod window;

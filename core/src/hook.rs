@@ -1,0 +1,79 @@
+//! What a sweep asks of its surroundings: what is still referred to, the deletion of what lies elsewhere, and time.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::future::Future;
+use core::pin::Pin;
+use core::time::Duration;
+
+use crate::Key;
+
+/// The future of a hook. It can go to another thread, except on wasm, where it may be JavaScript's.
+#[cfg(not(target_family = "wasm"))]
+pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// The future of a hook. It can go to another thread, except on wasm, where it may be JavaScript's.
+#[cfg(target_family = "wasm")]
+pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// What hooks are: shared between threads, except on wasm, where they may be JavaScript's. Implemented for all that can.
+#[cfg(not(target_family = "wasm"))]
+pub trait Hook: Send + Sync {}
+#[cfg(not(target_family = "wasm"))]
+impl<T: Send + Sync + ?Sized> Hook for T {}
+/// What hooks are: shared between threads, except on wasm, where they may be JavaScript's. Implemented for all that can.
+#[cfg(target_family = "wasm")]
+pub trait Hook {}
+#[cfg(target_family = "wasm")]
+impl<T: ?Sized> Hook for T {}
+
+/// Why a hook failed.
+pub type HookError = Box<dyn core::error::Error + Send + Sync>;
+
+/// Somebody who knows what is still referred to.
+pub trait LivenessSource: Hook {
+    /// Which of `keys` are live: one answer for each, in order; `true` protects. A failure protects all of them and ends
+    /// the sweep; so does an answer of another length.
+    fn live<'a>(&'a self, keys: &'a [Key<'a>]) -> HookFuture<'a, Result<Vec<bool>, HookError>>;
+}
+
+/// Somebody who deletes what keys stand for outside the store, such as objects in an object store.
+///
+/// It is called while the keys are [marked](crate::EngineWindowState::window_mark): their entries are still there and
+/// cannot be written, so they may be read to learn where the payload lies. A payload whose deletion was asked for twice,
+/// because a sweep crashed in between, is [`NotFound`](Reclaimed::NotFound), which is as good.
+///
+/// A deletion that takes effect long after its answer was awaited could hit what a writer has put there since. Give
+/// payloads names that are not used again (a random part, kept in the entry's value), and deletions a time limit below the
+/// sweep's [`claim_lease`](crate::SweepOptions::claim_lease).
+pub trait Reclaimer: Hook {
+    /// Deletes the payloads: one answer for each key, in order. A key whose payload could not be deleted stays marked and
+    /// is tried again later.
+    fn reclaim<'a>(
+        &'a self,
+        keys: &'a [Key<'a>],
+    ) -> HookFuture<'a, Vec<Result<Reclaimed, HookError>>>;
+
+    /// What [`reclaim`](Self::reclaim) would free, for a dry run: nothing may be deleted.
+    fn measure<'a>(
+        &'a self,
+        keys: &'a [Key<'a>],
+    ) -> HookFuture<'a, Vec<Result<Reclaimed, HookError>>>;
+}
+
+/// What became of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reclaimed {
+    /// It is gone.
+    Freed {
+        /// How long it was.
+        bytes: u64,
+    },
+    /// It was gone already.
+    NotFound,
+}
+
+/// Somebody who can wait, as the runtime's timer can.
+pub trait Timer: Hook {
+    /// Resolves after `duration`; after zero as soon as others had their turn.
+    fn sleep(&self, duration: Duration) -> HookFuture<'_, ()>;
+}

@@ -2,6 +2,7 @@
 
 use alkstore::rules::changeset::{self as rule, Rows};
 use alkstore::rules::entry::Head;
+use alkstore::rules::window::Row;
 use alkstore::{Changeset, Commit, Key, LockName, Restage, Revision, Timestamp, Value};
 
 use super::failure::Failure;
@@ -24,6 +25,10 @@ impl Rows<Value> for Txn<'_> {
 
     fn head(&mut self, key: &Key<'_>) -> Result<Option<Head>, Failure> {
         entries::head(self, key)
+    }
+
+    fn waiting(&mut self, key: &Key<'_>) -> Result<Option<Row>, Failure> {
+        window::row(self, key)
     }
 
     fn write(

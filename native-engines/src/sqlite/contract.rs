@@ -1,23 +1,19 @@
-//! The traits of the contract.
+//! The traits of the contract, but for that of the window.
 
 use std::time::Duration;
 
 use alkstore::{
-    validate, BoxFuture, Candidate, Changeset, Claim, Commit, EngineWindowState, Entries, Entry,
-    EntryMeta, Key, Lifecycle, Lock, LockInfo, Locks, Put, PutOptions, Restage, Result, Revision,
-    Timestamp, Transactions,
+    validate, BoxFuture, Changeset, Commit, Entries, Entry, EntryMeta, Lifecycle, Lock, LockInfo,
+    Locks, Put, PutOptions, Result, Revision, Timestamp, Transactions,
 };
 
 use super::entries::Found;
 use super::locks::Held;
 use super::store::{Kind, SqliteStore};
-use super::{changeset, entries, lock, locks, txn, window};
+use super::{changeset, entries, lock, locks, txn};
 
 /// The longest value that is read or written on the caller's thread.
 const SHORT_VALUE: usize = 64 << 10;
-
-/// How many candidates are staged in one transaction, so that others get a turn in between.
-const STAGE_BATCH: usize = 10_000;
 
 impl Locks for SqliteStore {
     fn try_lock<'a>(
@@ -201,111 +197,6 @@ impl Transactions for SqliteStore {
             self.shared.gate.check()?;
             self.shared
                 .write(Kind::Long, move |txn| changeset::apply(txn, &changeset))
-                .await
-        })
-    }
-}
-
-impl EngineWindowState for SqliteStore {
-    /// The tables came to be when the store was opened.
-    fn ensure_gc_schema(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            self.shared.gate.check()?;
-            Ok(self.shared.enter()?)
-        })
-    }
-
-    fn window_stage<'a>(
-        &'a self,
-        candidates: &'a [Candidate],
-        restage: Restage,
-    ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.shared.gate.check()?;
-            for batch in candidates.chunks(STAGE_BATCH) {
-                let batch = batch.to_vec();
-                self.shared
-                    .write(Kind::Long, move |txn| {
-                        batch.iter().try_for_each(|candidate| {
-                            window::stage(txn, &candidate.key, candidate.visible_after, restage)
-                        })
-                    })
-                    .await?;
-            }
-            Ok(())
-        })
-    }
-
-    fn window_take(
-        &self,
-        now: Timestamp,
-        limit: Option<usize>,
-    ) -> BoxFuture<'_, Result<Vec<Candidate>>> {
-        Box::pin(async move {
-            self.shared.gate.check()?;
-            self.shared
-                .write(Kind::Long, move |txn| window::take(txn, now, limit))
-                .await
-        })
-    }
-
-    fn window_unstage<'a>(&'a self, keys: &'a [Key<'a>]) -> BoxFuture<'a, Result<usize>> {
-        Box::pin(async move {
-            self.shared.gate.check()?;
-            let keys: Vec<Key<'static>> = keys.iter().map(|key| key.clone().into_owned()).collect();
-            self.shared
-                .write(Kind::Long, move |txn| {
-                    let there = keys.iter().map(|key| window::unstage(txn, key));
-                    there.map(|there| Ok(usize::from(there?))).sum()
-                })
-                .await
-        })
-    }
-
-    fn window_claim(
-        &self,
-        now: Timestamp,
-        lease: Duration,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Claim>>> {
-        Box::pin(async move {
-            let lease = validate::duration(&self.shared.gate, lease)?;
-            self.shared
-                .write(Kind::Long, move |txn| window::claim(txn, now, lease, limit))
-                .await
-        })
-    }
-
-    fn window_settle<'a>(&'a self, claims: &'a [Claim]) -> BoxFuture<'a, Result<usize>> {
-        Box::pin(async move {
-            self.shared.gate.check()?;
-            let claims = claims.to_vec();
-            self.shared
-                .write(Kind::Long, move |txn| {
-                    let settled = claims
-                        .iter()
-                        .map(|claim| window::settle(txn, &claim.key, claim.id));
-                    settled.map(|settled| Ok(usize::from(settled?))).sum()
-                })
-                .await
-        })
-    }
-
-    fn window_requeue<'a>(
-        &'a self,
-        claims: &'a [Claim],
-        visible_after: Timestamp,
-    ) -> BoxFuture<'a, Result<usize>> {
-        Box::pin(async move {
-            self.shared.gate.check()?;
-            let claims = claims.to_vec();
-            self.shared
-                .write(Kind::Long, move |txn| {
-                    let requeued = claims
-                        .iter()
-                        .map(|claim| window::requeue(txn, &claim.key, claim.id, visible_after));
-                    requeued.map(|requeued| Ok(usize::from(requeued?))).sum()
-                })
                 .await
         })
     }

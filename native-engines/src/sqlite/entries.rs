@@ -40,7 +40,7 @@ pub(super) fn owned(request: PutRequest<'_>) -> PutRequest<'static> {
     }
 }
 
-/// E2, E5 and E6.
+/// E2, E5, E6 and W8.
 pub(super) fn put(
     txn: &mut Txn<'_>,
     request: &PutRequest<'_>,
@@ -50,6 +50,8 @@ pub(super) fn put(
         let row = locks::token_and_deadline(txn, name)?;
         alkstore::rules::lock::guard(row, name, *token, txn.now())?;
     }
+    let waiting = window::row(txn, &request.key)?;
+    alkstore::rules::window::write(waiting.as_ref())?;
     let plan = rule::put(
         head(txn, &request.key)?,
         request.mode,
@@ -63,7 +65,7 @@ pub(super) fn put(
         Err(current) => Put::NotStored { current },
     };
     if plan.publish {
-        window::unstage(txn, &request.key)?;
+        window::unstage_row(txn, &request.key, waiting.as_ref())?;
     }
     Ok(put)
 }
@@ -122,6 +124,28 @@ pub(super) fn remove(txn: &mut Txn<'_>, key: &Key<'_>) -> Result<(), Failure> {
         [key.as_bytes()],
     )?;
     Ok(())
+}
+
+/// The length of the value of a live entry.
+///
+/// The length of a blob is known without reading it.
+pub(super) fn size(
+    connection: &Connection,
+    key: &Key<'_>,
+    now: Timestamp,
+) -> Result<Option<u64>, Failure> {
+    let sql = "SELECT version, expires_at, length(value) FROM main.alkstore_entry WHERE key = ?1";
+    let found = txn::first(connection, sql, [key.as_bytes()], |row| {
+        match rule::live(Some(read_head(row, 0)?), now) {
+            Some(_) => length(row, 2).map(Some),
+            None => Ok(None),
+        }
+    })?;
+    Ok(found.flatten())
+}
+
+fn length(row: &Row<'_>, column: usize) -> Result<u64, Failure> {
+    u64::try_from(row.get::<_, i64>(column)?).map_err(|_| Failure::Damaged("a length is negative"))
 }
 
 /// What a read found: an entry, or that its value is longer than the reader wanted to wait for.
@@ -188,11 +212,10 @@ pub(super) fn list(
             continue;
         };
         page.push(EntryMeta {
-            key: txn::checked(Key::new(txn::blob(row, 4)?.to_vec()))?,
+            key: txn::key(row, 4)?,
             version: head.version,
             expires_at: head.expires_at,
-            size: u64::try_from(row.get::<_, i64>(5)?)
-                .map_err(|_| Failure::Damaged("a length is negative"))?,
+            size: length(row, 5)?,
         });
     }
     Ok(page)

@@ -156,6 +156,35 @@ fn delete_if(
     Ok(free)
 }
 
+/// Becomes the one sweep of the store: its epoch. Each asks under a name that nobody had before, so that none is taken
+/// for the one under way.
+pub(super) fn begin_sweep(txn: &mut Txn<'_>, ttl: Ttl) -> Result<Option<Revision>, Failure> {
+    let owner = sweeper(txn.upcoming())?;
+    let held = acquire(txn, &LockName::SWEEP, &owner, ttl)?;
+    Ok(held.map(|held| held.token))
+}
+
+/// Answers whether `epoch` is the current sweep.
+pub(super) fn extend_sweep(txn: &mut Txn<'_>, epoch: Revision, ttl: Ttl) -> Result<bool, Failure> {
+    let owner = sweeper(epoch.get())?;
+    let deadline = renew(txn, &LockName::SWEEP, &owner, epoch, ttl)?;
+    Ok(deadline.is_some())
+}
+
+/// The owner of the sweep whose epoch is `number`.
+fn sweeper(number: u64) -> Result<Owner<'static>, Failure> {
+    Ok(Owner::new(format!("sweep {number}"))?)
+}
+
+/// W8. Fails where the sweep `fence` is no longer the current one.
+pub(super) fn check_sweep(txn: &Txn<'_>, fence: Option<Revision>) -> Result<(), Failure> {
+    if let Some(epoch) = fence {
+        let row = token_and_deadline(txn, &LockName::SWEEP)?;
+        rule::guard(row, &LockName::SWEEP, epoch, txn.now())?;
+    }
+    Ok(())
+}
+
 /// What a guard is judged by.
 pub(super) fn token_and_deadline(
     txn: &Txn<'_>,

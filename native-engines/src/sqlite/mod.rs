@@ -44,6 +44,7 @@ mod contract;
 mod lock;
 mod options;
 mod store;
+mod window_state;
 
 // Its threads and connections.
 mod connection;
@@ -58,8 +59,10 @@ mod clock;
 mod entries;
 mod failure;
 mod locks;
+mod reclaim;
 mod txn;
 mod window;
+mod window_rows;
 
 pub use options::{SqliteOptions, Synchronous};
 pub use store::SqliteStore;

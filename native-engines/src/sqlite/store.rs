@@ -7,18 +7,22 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use alkstore::{Changeset, Commit, Error, Gate, Result};
+use alkstore::{Changeset, Commit, Error, Gate, Result, Revision};
 use rusqlite::Connection;
 
 use super::changeset;
 use super::clock::{self, Reading, StoreClock};
 use super::connection::{Desk, Sync};
 use super::failure::{is_busy, Failure};
+use super::locks;
 use super::open::{self, Place};
 use super::options::{SqliteOptions, Synchronous};
 use super::readers::Readers;
 use super::txn::Txn;
 use super::writer::Queue;
+
+/// How many rows of the window are written in one transaction, so that others get a turn in between.
+const WINDOW_BATCH: usize = 10_000;
 
 /// A store in a SQLite database, shared with the other threads and processes that have the same file open.
 ///
@@ -28,10 +32,18 @@ use super::writer::Queue;
 /// caller's thread: a look at one row (a lock that another holds, an entry of up to 64 KiB), and the write of one
 /// where its commit need not reach the disk. Listings and longer values are read by a second thread.
 ///
-/// [`window_stage`](alkstore::EngineWindowState::window_stage) takes a transaction for every 10,000 candidates, so that
-/// others get a turn; where its future is dropped, some of them may be staged. Staging them again is safe.
-///
 /// Dropping the store ends its threads once what was begun is done; [`close`](alkstore::Lifecycle::close) waits for it.
+///
+/// # The window
+///
+/// A call about many candidates, claims or keys takes a transaction for every 10,000 of them, so that others get a turn
+/// in between. What happens to one of them is atomic, its entry included; where the call fails or its future is dropped,
+/// some may be through and others not. Repeating the call is safe: those that were through answer
+/// [`Voided`](alkstore::Reclaim::Voided), or [`Marked`](alkstore::Reclaim::Marked) where they were marked. A fence is
+/// judged in each transaction. Taking and claiming are one transaction each, whatever their limit.
+///
+/// [`window_stats`](alkstore::EngineWindowState::window_stats) reads all rows, about a tenth of a second for a million;
+/// nobody waits for it but other long reads. The lock of a sweep is an ordinary one, `__alkstore_sweep`.
 ///
 /// # Forks
 ///
@@ -192,6 +204,36 @@ impl Shared {
             self.writer.checkpoint();
         }
         Some(answer)
+    }
+
+    /// Does `step` for each of `items`, in transactions of a bounded size. At least one, so that a fence is judged where
+    /// there are no items, too.
+    pub(super) async fn each<I, T>(
+        &self,
+        items: Vec<I>,
+        fence: Option<Revision>,
+        step: impl Fn(&mut Txn<'_>, &I) -> std::result::Result<T, Failure> + Copy + Send + 'static,
+    ) -> Result<Vec<T>>
+    where
+        I: Send + 'static,
+        T: Send + 'static,
+    {
+        let mut items = items.into_iter();
+        let mut answers = Vec::with_capacity(items.len());
+        loop {
+            let batch: Vec<I> = items.by_ref().take(WINDOW_BATCH).collect();
+            let write = self.write(Kind::Long, move |txn| {
+                locks::check_sweep(txn, fence)?;
+                batch
+                    .iter()
+                    .map(|item| step(txn, item))
+                    .collect::<std::result::Result<Vec<T>, _>>()
+            });
+            answers.extend(write.await?);
+            if items.len() == 0 {
+                return Ok(answers);
+            }
+        }
     }
 
     /// A read that is too long for the caller's thread.

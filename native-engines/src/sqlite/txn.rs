@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use alkstore::{Error, Revision, Timestamp, MAX_KEY_BYTES};
+use alkstore::{Key, Revision, Timestamp, MAX_KEY_BYTES};
 use rusqlite::{Connection, Params, Row};
 
 use super::clock::{Reading, StoreClock};
@@ -65,9 +65,14 @@ impl<'c> Txn<'c> {
         self.now
     }
 
+    /// The number of the next revision, which is not given out yet.
+    pub(super) fn upcoming(&self) -> u64 {
+        self.revision + 1
+    }
+
     /// The next revision.
     pub(super) fn next(&mut self) -> Result<Revision, Failure> {
-        let next = Revision::new(self.revision + 1).ok_or(Failure::Exhausted)?;
+        let next = Revision::new(self.upcoming()).ok_or(Failure::Exhausted)?;
         self.revision = next.get();
         Ok(next)
     }
@@ -135,6 +140,18 @@ pub(super) fn present(
         .ok_or(Failure::Damaged("the row of alkstore_state is missing"))
 }
 
+/// Several reads that see one and the same commit, at the store's time.
+pub(super) fn snapshot<T>(
+    connection: &Connection,
+    clock: &StoreClock,
+    reading: Reading,
+    read: impl FnOnce(Timestamp) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    // Where it ends, there is nothing to commit.
+    let _same = connection.unchecked_transaction()?;
+    read(present(connection, clock, reading)?)
+}
+
 /// A process with a newer version may have changed the tables while this one had them open.
 fn check_version(found: i64) -> Result<(), Failure> {
     if found == schema::VERSION {
@@ -193,9 +210,9 @@ pub(super) fn number(revision: Revision) -> i64 {
     i64::try_from(revision.get()).unwrap_or(i64::MAX)
 }
 
-/// A checked value that comes out of the file.
-pub(super) fn checked<T>(value: Result<T, Error>) -> Result<T, Failure> {
-    value.map_err(|_| Failure::Damaged("a key breaks the rules of keys"))
+pub(super) fn key(row: &Row<'_>, column: usize) -> Result<Key<'static>, Failure> {
+    Key::new(blob(row, column)?.to_vec())
+        .map_err(|_| Failure::Damaged("a key breaks the rules of keys"))
 }
 
 /// Where the keys that begin with `prefix` and come after `after` lie: from the first, inclusive, to the second,

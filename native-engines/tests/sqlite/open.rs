@@ -103,7 +103,7 @@ fn e7_a_newer_version_stops_a_store_that_is_open() {
     let (_folder, path) = fresh();
     let store = open(&path);
     connect(&path)
-        .execute_batch("UPDATE alkstore_state SET version = 2")
+        .execute_batch("UPDATE alkstore_state SET version = version + 1")
         .unwrap();
     block_on(async {
         let put = store.put(b"k", b"v", PutOptions::create()).await;

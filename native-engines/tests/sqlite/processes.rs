@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use alkstore::{
     Candidate, EngineWindowState as _, Entries as _, Key, Lifecycle as _, Locks as _, PutOptions,
-    Restage,
+    Reclaim, Restage,
 };
 
 use crate::support::{assert_intact, block_on, fresh, open, role, say, spawn, Process, TTL};
@@ -102,7 +102,14 @@ fn r18_processes_take_disjoint_sets_and_leave_nothing() {
                     taken.into_iter().map(|row| row.key).collect()
                 } else {
                     let claims = store.window_claim(now, TTL, 10).await.unwrap();
-                    assert_eq!(store.window_settle(&claims).await.unwrap(), claims.len());
+                    if how == "claim" {
+                        assert_eq!(store.window_settle(&claims).await.unwrap(), claims.len());
+                    } else {
+                        let marked = store.window_mark(&claims, None).await.unwrap();
+                        assert!(marked.iter().all(|answer| *answer == Reclaim::Marked));
+                        let gone = store.window_finish(&claims, None).await.unwrap();
+                        assert!(gone.iter().all(|answer| *answer == Reclaim::Absent));
+                    }
                     claims.into_iter().map(|claim| claim.key).collect()
                 };
                 assert!(keys.len() <= 10);
@@ -117,7 +124,7 @@ fn r18_processes_take_disjoint_sets_and_leave_nothing() {
         });
         return;
     }
-    for how in ["take", "claim"] {
+    for how in ["take", "claim", "mark"] {
         let (_folder, path) = fresh();
         let store = open(&path);
         block_on(async {

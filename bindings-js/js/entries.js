@@ -68,7 +68,8 @@ export class SyncEntries {
   }
 }
 
-const maybeInstant = (at) => (at === at ? at : null);
+/** An instant that may be missing, which is NaN in WebAssembly. */
+export const maybeInstant = (at) => (at === at ? at : null);
 
 function entry(core, value) {
   if (value === null) return null;

@@ -300,12 +300,67 @@ export interface Claim extends DueCandidate {
   readonly id: number;
   /** When the claim lapses, by the store's clock. */
   readonly until: Ms;
+  /** Whether an earlier sweep began to delete what the key stands for and did not finish. */
+  readonly reclaiming: boolean;
+  /** How often the key was put back since it was staged. */
+  readonly requeues: number;
 }
 
 /** What a claim is known by. */
 export type ClaimRef = { readonly key: Key; readonly id: number };
 
-/** Keys that wait for an instant before anything may delete them. */
+/** What became of a claim, or would become of a key, when it came to deleting. */
+export type Reclaim =
+  /** The key and its entry are gone; `bytes` is the length of the entry's value. */
+  | { readonly outcome: 'deleted'; readonly bytes: number }
+  /** The key is gone from the window; there was no live entry. */
+  | { readonly outcome: 'absent' }
+  /** The key is marked: no put of it succeeds until its deletion is finished. */
+  | { readonly outcome: 'marked' }
+  /** Nothing happened: the key was not marked before. */
+  | { readonly outcome: 'unmarked' }
+  /** Nothing happened: the key was published, moved or unstaged since it was claimed. */
+  | { readonly outcome: 'voided' }
+  /** Nothing happened: the claim had lapsed. */
+  | { readonly outcome: 'lapsed' };
+
+export interface ReclaimOptions {
+  /** Of a sweep that must still be the current one, else `LEASE_LOST`. */
+  epoch?: number;
+}
+
+/** A key in the window. */
+export interface WindowRow extends DueCandidate {
+  /** When the last claim on it lapses, or lapsed; `null` where it is not claimed. */
+  readonly claimedUntil: Ms | null;
+  /** Whether what the key stands for is being deleted. */
+  readonly reclaiming: boolean;
+  /** How often it was put back since it was staged. */
+  readonly requeues: number;
+}
+
+export interface WindowStats {
+  readonly rows: number;
+  /** Those that are due, claimed or not. */
+  readonly due: number;
+  /** Those under a live claim. */
+  readonly claimed: number;
+  /** Those that are marked. */
+  readonly reclaiming: number;
+  /** Those that were put back at least once. */
+  readonly requeued: number;
+  /** When the oldest became, or becomes, due; `null` where there is none. */
+  readonly oldest: Ms | null;
+}
+
+/**
+ * Keys that wait for an instant before anything may delete them. `sweep` of the store does the whole work; these are its
+ * parts, for sweeps of one's own.
+ *
+ * Where a key stands for something outside the store, that must go before the entry does: `mark` the claims, delete what
+ * they stand for, `finish` them. From the mark on, every put of the key fails with `CONFLICT`, retryable, until the entry
+ * is gone. A marked key is not taken, unstaged, moved or settled; when its claim lapses it is claimed again.
+ */
 export interface GcWindow {
   /** Adds candidates. A key that waits for another instant moves (and loses its claim), or with `'keep'` stays. */
   stage(candidates: Iterable<Candidate>, options?: { restage?: 'move' | 'keep' }): Promise<void>;
@@ -315,10 +370,30 @@ export interface GcWindow {
   take(options?: { now?: Ms; limit?: number }): Promise<DueCandidate[]>;
   /** The same without removing it: until `lease` from now nobody else gets it. */
   claim(options: { now?: Ms; lease: Ms; limit?: number }): Promise<Claim[]>;
-  /** Removes the keys of claims that still stand; how many. */
+  /** Removes the keys of claims that still stand and are not marked; how many. */
   settle(claims: Iterable<ClaimRef>): Promise<number>;
   /** Puts the keys of claims that still stand back, due at `visibleAfter`; how many. */
   requeue(claims: Iterable<ClaimRef>, options: { visibleAfter: Ms }): Promise<number>;
+  /** Begins the deletion of what claimed keys stand for; for each, in order, `marked` (also where it was already) or why not. */
+  mark(claims: Iterable<ClaimRef>, options?: ReclaimOptions): Promise<Reclaim[]>;
+  /** Deletes the entries of marked claims, once what they stood for is gone: `deleted` or `absent`, or why not. */
+  finish(claims: Iterable<ClaimRef>, options?: ReclaimOptions): Promise<Reclaim[]>;
+  /** Marks and finishes in one step, for keys that stand for nothing outside. What is `marked` already is left alone. */
+  delete(claims: Iterable<ClaimRef>, options?: ReclaimOptions): Promise<Reclaim[]>;
+  /** What deleting these keys now would meet, `deleted` or `absent`; nothing is changed. */
+  judge(keys: Iterable<Key>): Promise<Reclaim[]>;
+  /** The keys as they become due, claimed or not; those after a row that was given before. */
+  list(options?: PageOptions<Pick<WindowRow, 'key' | 'visibleAfter'>>): Promise<WindowRow[]>;
+  /** The row of a key, or `null` where it is not in the window. */
+  info(key: Key): Promise<WindowRow | null>;
+  /** What is due is counted at `now`, the store's clock by default. */
+  stats(options?: { now?: Ms }): Promise<WindowStats>;
+  /** Becomes the one sweep of the store until `ttl` from now: its epoch, or `null` where another sweep is under way. */
+  beginSweep(ttl: Ms): Promise<number | null>;
+  /** Goes on until `ttl` from now; false where it is no longer the current sweep. */
+  extendSweep(epoch: number, ttl: Ms): Promise<boolean>;
+  /** Ends the sweep; false where it was no longer the current one. */
+  endSweep(epoch: number): Promise<boolean>;
 }
 
 export interface SyncGcWindow {
@@ -328,6 +403,16 @@ export interface SyncGcWindow {
   claim(options: { now?: Ms; lease: Ms; limit?: number }): Claim[];
   settle(claims: Iterable<ClaimRef>): number;
   requeue(claims: Iterable<ClaimRef>, options: { visibleAfter: Ms }): number;
+  mark(claims: Iterable<ClaimRef>, options?: ReclaimOptions): Reclaim[];
+  finish(claims: Iterable<ClaimRef>, options?: ReclaimOptions): Reclaim[];
+  delete(claims: Iterable<ClaimRef>, options?: ReclaimOptions): Reclaim[];
+  judge(keys: Iterable<Key>): Reclaim[];
+  list(options?: PageOptions<Pick<WindowRow, 'key' | 'visibleAfter'>>): WindowRow[];
+  info(key: Key): WindowRow | null;
+  stats(options?: { now?: Ms }): WindowStats;
+  beginSweep(ttl: Ms): number | null;
+  extendSweep(epoch: number, ttl: Ms): boolean;
+  endSweep(epoch: number): boolean;
 }
 
 // Stores

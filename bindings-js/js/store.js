@@ -150,7 +150,10 @@ function promise(Kind, verbs) {
 }
 
 promise(Entries, ['get', 'getEntry', 'has', 'put', 'putIfAbsent', 'touch', 'delete', 'list']);
-promise(GcWindow, ['stage', 'unstage', 'take', 'claim', 'settle', 'requeue']);
+promise(GcWindow, [
+  'stage', 'unstage', 'take', 'claim', 'settle', 'requeue', 'mark', 'finish', 'delete', 'judge', 'list', 'info', 'stats',
+  'beginSweep', 'extendSweep', 'endSweep',
+]);
 promise(LocalStore, ['lockInfo', 'queryLocks', 'forceRelease', 'atomic', 'purgeLapsed', 'snapshot', 'restore', 'stats', 'now', 'close']);
 
 if (Symbol.asyncDispose) LocalStore.prototype[Symbol.asyncDispose] = LocalStore.prototype.close;

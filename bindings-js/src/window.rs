@@ -1,11 +1,12 @@
 //! The garbage-collection window. Lists of keys come in one by one and are then worked on together.
 
-use alkstore::{validate, Candidate, Claim, Key, Millis, Result, Timestamp};
+use alkstore::{validate, Candidate, Claim, Key, Millis, Reclaim, Result, Timestamp, WindowRow};
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
 
 use crate::boundary::{
-    answer, first, from_revision, instant, limit, number, operate, revision, rows, Store,
+    answer, first, from_maybe_instant, from_revision, instant, leave, limit, maybe_revision,
+    number, one_or_both, operate, revision, rows, Store,
 };
 use crate::changes::restage;
 use crate::lifecycle::count;
@@ -53,7 +54,7 @@ pub fn window_stage(keep: bool, now: f64) -> f64 {
 #[wasm_bindgen]
 pub fn window_unstage() -> f64 {
     number(|store| {
-        let keys: Vec<_> = batch(store)?.into_iter().map(|(key, _)| key).collect();
+        let keys = keys(store)?;
         Ok(count(store.state.window_unstage(&keys)))
     })
 }
@@ -74,7 +75,8 @@ pub fn window_take(due: f64, at_most: f64, now: f64) -> JsValue {
     )
 }
 
-/// Hands out what is due, as key, instant, number of the claim and its deadline.
+/// Hands out what is due, as key, instant, number of the claim, its deadline, whether it is being reclaimed, and how
+/// often it was put back.
 #[wasm_bindgen]
 pub fn window_claim(due: f64, lease: f64, at_most: f64, now: f64) -> JsValue {
     rows(
@@ -88,6 +90,8 @@ pub fn window_claim(due: f64, lease: f64, at_most: f64, now: f64) -> JsValue {
             push(row.visible_after.as_millis().into());
             push(from_revision(row.id).into());
             push(row.until.as_millis().into());
+            push(row.reclaiming.into());
+            push(row.requeues.into());
         },
     )
 }
@@ -109,6 +113,164 @@ pub fn window_requeue(visible_after: f64, now: f64) -> f64 {
         let (at, now) = (instant(visible_after)?, instant(now)?);
         Ok(count(store.state.window_requeue(&claims, at, now)))
     })
+}
+
+/// Begins the deletion of the keys of the claims in the list (0), finishes it (1), or does both in one step (2). The
+/// epoch may be 0. Answers what became of each: see [`flatten_outcome`].
+#[wasm_bindgen]
+pub fn window_reclaim(how: u32, epoch: f64, now: f64) -> JsValue {
+    rows(
+        |store| {
+            let claims = claims(store)?;
+            let (fence, now) = (maybe_revision(epoch)?, instant(now)?);
+            match how {
+                0 => store.state.window_mark(&claims, fence, now),
+                1 => store.state.window_finish(&claims, fence, now),
+                _ => store.state.window_delete(&claims, fence, now),
+            }
+        },
+        flatten_outcome,
+    )
+}
+
+/// What deleting each key of the list would meet.
+#[wasm_bindgen]
+pub fn window_judge(now: f64) -> JsValue {
+    rows(
+        |store| {
+            let keys = keys(store)?;
+            Ok(store.state.window_judge(&keys, instant(now)?))
+        },
+        flatten_outcome,
+    )
+}
+
+/// The rows of the window after the one of this key and instant, in the order in which they become due; see
+/// [`flatten_row`].
+#[wasm_bindgen]
+pub fn window_list(after_bytes: u32, visible_after: f64, at_most: f64) -> JsValue {
+    rows(
+        |store| {
+            one_or_both(0, after_bytes, |_, after| {
+                let after = match after {
+                    Some(key) => Some(row_at(store, Key::new(key)?, visible_after)?),
+                    None => None,
+                };
+                store.gate.check()?;
+                Ok(store.state.window_list(after.as_ref(), limit(at_most)))
+            })
+        },
+        flatten_row,
+    )
+}
+
+/// The row of a key; nothing where it is not in the window.
+#[wasm_bindgen]
+pub fn window_info(key_bytes: u32) -> JsValue {
+    rows(
+        |store| {
+            first(key_bytes, |key| {
+                let key = validate::key(&store.gate, key)?;
+                Ok(store.state.window_info(&key).into_iter().collect())
+            })
+        },
+        flatten_row,
+    )
+}
+
+/// Leaves the numbers of rows, of those due, claimed, being reclaimed and put back, and the oldest instant, or NaN.
+#[wasm_bindgen]
+pub fn window_stats(due: f64, now: f64) -> f64 {
+    answer(|store| {
+        store.gate.check()?;
+        let stats = store.state.window_stats(instant(due)?, instant(now)?);
+        #[allow(clippy::cast_precision_loss)] // no count here reaches 2^53
+        leave([
+            stats.rows as f64,
+            stats.due as f64,
+            stats.claimed as f64,
+            stats.reclaiming as f64,
+            stats.requeued as f64,
+            from_maybe_instant(stats.oldest),
+        ]);
+        Ok(true)
+    })
+}
+
+/// Becomes the one sweep: its epoch, or 0 where there is another.
+#[wasm_bindgen]
+pub fn sweep_begin(ttl: f64, now: f64) -> f64 {
+    number(|store| {
+        let ttl = validate::duration(&store.gate, Millis(ttl))?;
+        let epoch = store.state.sweep_begin(ttl, instant(now)?)?;
+        Ok(epoch.map_or(0.0, from_revision))
+    })
+}
+
+/// Extends a sweep that is the current one.
+#[wasm_bindgen]
+pub fn sweep_extend(epoch: f64, ttl: f64, now: f64) -> f64 {
+    answer(|store| {
+        let ttl = validate::duration(&store.gate, Millis(ttl))?;
+        Ok(store
+            .state
+            .sweep_extend(revision(epoch)?, ttl, instant(now)?))
+    })
+}
+
+/// Ends a sweep that is the current one.
+#[wasm_bindgen]
+pub fn sweep_end(epoch: f64) -> f64 {
+    answer(|store| {
+        store.gate.check()?;
+        Ok(store.state.sweep_end(revision(epoch)?))
+    })
+}
+
+/// The row to go on after. A number of milliseconds may be some nanoseconds off the row's own instant, by which the row
+/// would be met again or its neighbours passed over: where the row is still there, its own instant counts.
+fn row_at(store: &Store, key: Key<'_>, visible_after: f64) -> Result<WindowRow> {
+    let at = instant(visible_after)?;
+    let near = |row: &WindowRow| instant(row.visible_after.as_millis()).ok() == Some(at);
+    Ok(match store.state.window_info(&key).filter(near) {
+        Some(row) => row,
+        None => WindowRow {
+            key: key.into_owned(),
+            visible_after: at,
+            claimed_until: None,
+            reclaiming: false,
+            requeues: 0,
+        },
+    })
+}
+
+/// Key, instant, the deadline of its claim (or NaN), whether it is being reclaimed, how often it was put back.
+#[allow(clippy::needless_pass_by_value)] // as `rows` gives it
+fn flatten_row(row: WindowRow, push: &mut dyn FnMut(JsValue)) {
+    push(Uint8Array::from(row.key.as_bytes()).into());
+    push(row.visible_after.as_millis().into());
+    push(from_maybe_instant(row.claimed_until).into());
+    push(row.reclaiming.into());
+    push(row.requeues.into());
+}
+
+/// The bytes of the entry that was deleted, or minus the index in the table of `js/window.js`.
+fn flatten_outcome(outcome: Reclaim, push: &mut dyn FnMut(JsValue)) {
+    #[allow(clippy::cast_precision_loss)] // a value is far shorter than 2^53
+    let number = match outcome {
+        Reclaim::Deleted { bytes } => bytes as f64,
+        Reclaim::Marked => -1.0,
+        Reclaim::Absent => -2.0,
+        Reclaim::Unmarked => -3.0,
+        Reclaim::Voided => -4.0,
+        // Memory knows no pins and no references.
+        _ => -5.0,
+    };
+    push(number.into());
+}
+
+fn keys(store: &mut Store) -> Result<Vec<Key<'static>>> {
+    Ok(batch(store)?.into_iter().map(|(key, _)| key).collect())
 }
 
 fn batch(store: &mut Store) -> Result<Vec<(Key<'static>, f64)>> {

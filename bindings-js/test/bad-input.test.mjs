@@ -150,6 +150,10 @@ for (const [what, [key, code]] of Object.entries(badKeys)) {
     'window.stage': (store) => store.window.stage([{ key: 'fine', visibleAfter: 1 }, { key, visibleAfter: 1 }]),
     'window.unstage': (store) => store.window.unstage(['waiting', key]),
     'window.settle': (store) => store.window.settle([{ key, id: 1 }]),
+    'window.mark': (store) => store.window.mark([{ key, id: 1 }]),
+    'window.judge': (store) => store.window.judge(['k', key]),
+    'window.list': (store) => store.window.list({ after: { key, visibleAfter: 1 } }),
+    'window.info': (store) => store.window.info(key),
   }]);
 }
 for (const [what, ttl] of Object.entries(badTtls)) {
@@ -165,6 +169,8 @@ for (const [what, ttl] of Object.entries(badTtls)) {
     atomic: (store) => store.atomic([{ op: 'put', key: 'k', value, ttl }]),
     tx: async (store) => store.sync.tx((tx) => tx.put('k', value, { ttl })),
     'window.claim': (store) => store.window.claim({ lease: ttl }),
+    'window.beginSweep': (store) => store.window.beginSweep(ttl),
+    'window.extendSweep': (store) => store.window.extendSweep(1, ttl),
   }]);
 }
 rows.push(['ttl: undefined', 'INVALID_DURATION', {
@@ -195,6 +201,11 @@ for (const [what, bad] of Object.entries(badRevisions)) {
     'atomic guard': (store) => store.atomic([{ op: 'guard', name: 'held', token: bad }]),
     'atomic ifVersion': (store) => store.atomic([{ op: 'put', key: 'k', value, ifVersion: bad }]),
     'window.settle': (store) => store.window.settle([{ key: 'waiting', id: bad }]),
+    'window.mark': (store) => store.window.mark([{ key: 'waiting', id: bad }]),
+    'window.finish': (store) => store.window.finish([], { epoch: bad }),
+    'window.delete': (store) => store.window.delete([{ key: 'waiting', id: 1 }], { epoch: bad }),
+    'window.extendSweep': (store) => store.window.extendSweep(bad, 5),
+    'window.endSweep': (store) => store.window.endSweep(bad),
   }]);
   if (bad !== null) rows.push([`version to check: ${what}`, 'INVALID_ARGUMENT', { atomic: (store) => store.atomic([{ op: 'check', key: 'k', version: bad }]) }]);
 }
@@ -205,6 +216,7 @@ for (const [what, limit] of Object.entries(badLimits)) {
     purgeLapsed: (store) => store.purgeLapsed({ limit }),
     'window.take': (store) => store.window.take({ limit }),
     'window.claim': (store) => store.window.claim({ lease: 5, limit }),
+    'window.list': (store) => store.window.list({ limit }),
     maxLocks: async () => manual({ maxLocks: limit }),
     maxEntries: async () => manual({ maxEntries: limit }),
     maxBytes: async () => manual({ maxBytes: limit }),
@@ -216,9 +228,11 @@ for (const [what, at] of Object.entries(badInstants)) {
     'window.requeue': (store) => store.window.requeue([], { visibleAfter: at }),
     atomic: (store) => store.atomic([{ op: 'stage', key: 'a', visibleAfter: at }]),
     tx: async (store) => store.sync.tx((tx) => tx.stage('a', at)),
+    'window.list': (store) => store.window.list({ after: { key: 'a', visibleAfter: at } }),
     ...(at === undefined ? {} : {
       'window.take': (store) => store.window.take({ now: at }),
       'window.claim': (store) => store.window.claim({ now: at, lease: 5 }),
+      'window.stats': (store) => store.window.stats({ now: at }),
     }),
   }]);
 }
@@ -234,6 +248,11 @@ for (const [what, bad] of Object.entries(notObjects)) {
     atomic: (store) => store.atomic([bad]),
     'window.stage': (store) => store.window.stage([bad]),
     'window.take': (store) => store.window.take(bad),
+    'window.mark': (store) => store.window.mark([bad]),
+    'window.finish': (store) => store.window.finish([], bad),
+    'window.list': (store) => store.window.list(bad),
+    'window.list after': (store) => store.window.list({ after: bad }),
+    'window.stats': (store) => store.window.stats(bad),
     purgeLapsed: (store) => store.purgeLapsed(bad),
   }]);
   rows.push([`no list: ${what}`, 'INVALID_ARGUMENT', {
@@ -242,6 +261,10 @@ for (const [what, bad] of Object.entries(notObjects)) {
     'window.unstage': (store) => store.window.unstage(bad),
     'window.settle': (store) => store.window.settle(bad),
     'window.requeue': (store) => store.window.requeue(bad, { visibleAfter: 1 }),
+    'window.mark': (store) => store.window.mark(bad),
+    'window.finish': (store) => store.window.finish(bad),
+    'window.delete': (store) => store.window.delete(bad),
+    'window.judge': (store) => store.window.judge(bad),
   }]);
 }
 rows.push(['an option that nobody knows', 'INVALID_ARGUMENT', {
@@ -253,6 +276,9 @@ rows.push(['an option that nobody knows', 'INVALID_ARGUMENT', {
   atomic: (store) => store.atomic([{ op: 'delete', key: 'k', ifVersion: 1 }]),
   'window.stage': (store) => store.window.stage([], { keep: true }),
   'window.take': (store) => store.window.take({ at: 1 }),
+  'window.mark': (store) => store.window.mark([], { fence: 1 }),
+  'window.list': (store) => store.window.list({ from: 1 }),
+  'window.stats': (store) => store.window.stats({ at: 1 }),
   restage: (store) => store.window.stage([], { restage: 'always' }),
 }]);
 rows.push(['prefix', 'INVALID_ARGUMENT', {

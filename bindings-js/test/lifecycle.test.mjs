@@ -61,7 +61,7 @@ test('hostile snapshots: cut at every byte, each bit flipped, and other odd byte
   refuse('trailing bytes', Uint8Array.of(...snapshot, 0));
   refuse('text', bytes('what is this'));
   const newer = snapshot.slice();
-  newer[8] = 2;
+  newer[8] = 3;
   assert.equal(thrown('VERSION', () => sync.restore(newer)).retryable, false);
   assert.deepEqual(sync.snapshot(), before);
   assert.equal(sync.stats().wasmBytes, memory);
@@ -97,6 +97,17 @@ test('closing is final, twice is fine, and disposing after it does not throw', a
     claim: (s) => s.window.claim({ lease: 5 }),
     settle: (s) => s.window.settle([]),
     requeue: (s) => s.window.requeue([], { visibleAfter: 5 }),
+    mark: (s) => s.window.mark([]),
+    finish: (s) => s.window.finish([]),
+    'delete of claims': (s) => s.window.delete([]),
+    judge: (s) => s.window.judge([]),
+    'list of the window': (s) => s.window.list(),
+    'list of the window after a row': (s) => s.window.list({ after: { key: 'a', visibleAfter: 5 } }),
+    info: (s) => s.window.info('a'),
+    'stats of the window': (s) => s.window.stats(),
+    beginSweep: (s) => s.window.beginSweep(5),
+    extendSweep: (s) => s.window.extendSweep(1, 5),
+    endSweep: (s) => s.window.endSweep(1),
     purgeLapsed: (s) => s.purgeLapsed(),
     snapshot: (s) => s.snapshot(),
     restore: (s) => s.restore(new Uint8Array(5)),

@@ -10,7 +10,7 @@ const tsc = require.resolve('typescript/bin/tsc');
 const file = fileURLToPath(new URL('types-under-test.ts', ROOT));
 
 writeFileSync(file, `
-import { open, openSync, AlkError, type Store, type LocalStore, type Lease, type LeaseHandle, type AlkErrorCode, type Op } from 'alkstore';
+import { open, openSync, AlkError, type Store, type LocalStore, type Lease, type LeaseHandle, type AlkErrorCode, type Op, type WindowRow } from 'alkstore';
 import * as slim from 'alkstore/slim';
 
 export async function use(signal?: AbortSignal): Promise<Uint8Array | null> {
@@ -48,6 +48,18 @@ export async function use(signal?: AbortSignal): Promise<Uint8Array | null> {
   await store.atomic(ops);
   const answer: number = store.sync.tx((tx) => (tx.has('k') ? 1 : 2));
   void answer;
+  const [claim] = await store.window.claim({ lease: 5 });
+  if (claim?.reclaiming) {
+    const [reclaimed] = await store.window.finish([claim], { epoch: (await store.window.beginSweep(5)) ?? 1 });
+    const freed: number = reclaimed?.outcome === 'deleted' ? reclaimed.bytes : 0;
+    // @ts-expect-error only what was deleted had bytes
+    const never: number = reclaimed?.outcome === 'voided' ? reclaimed.bytes : freed;
+    void never;
+  }
+  const rows: WindowRow[] = store.sync.window.list({ limit: 1 });
+  if (rows[0]) await store.window.list({ after: rows[0] });
+  const oldest: number | null = store.sync.window.stats().oldest;
+  void oldest;
   const far: Store = store;
   new Blob([await far.snapshot()]);
   try {

@@ -69,8 +69,11 @@ export function fixture({ openSync }) {
   for (const verb of ['getEntry', 'put', 'putIfAbsent', 'touch', 'delete', 'list']) {
     operations[verb] = (store, ...args) => stores[store].entries[verb](...args);
   }
-  for (const verb of ['stage', 'unstage', 'take', 'claim', 'settle', 'requeue']) {
-    operations[verb] = (store, ...args) => stores[store].window[verb](...args);
+  for (const verb of [
+    'stage', 'unstage', 'take', 'claim', 'settle', 'requeue', 'mark', 'finish', 'delete', 'judge', 'list', 'info', 'stats',
+    'beginSweep', 'extendSweep', 'endSweep',
+  ]) {
+    operations[`window.${verb}`] = (store, ...args) => stores[store].window[verb](...args);
   }
   return { call: (operation, args) => operations[operation](...args) };
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use alkstore::{
     BoxFuture, Candidate, Changeset, Claim, Commit, Entries, Entry, EntryMeta, EntryWrite, Error,
     ErrorKind, Expect, Key, KeyOps, Lifecycle, Lock, LockInfo, Locks, Put, PutMode, PutOptions,
-    Restage, Result, Revision, Timestamp, Transactions, Ttl, TtlError, Value,
+    Reclaim, Restage, Result, Revision, Timestamp, Transactions, Ttl, TtlError, Value, WindowRow,
+    WindowStats,
 };
 use futures_util::FutureExt as _;
 use js_sys::{Array, Object, Reflect, Uint8Array};
@@ -687,6 +688,53 @@ fn claim_refs(claims: &[Claim]) -> JsValue {
     }))
 }
 
+fn requeues(row: &JsValue) -> Result<u32> {
+    u32::try_from(count(&field(row, "requeues")?)?).map_err(|_| shape("a count of requeues"))
+}
+
+fn outcome(answer: &JsValue) -> Result<Reclaim> {
+    Ok(match &*text(&field(answer, "outcome")?)? {
+        "deleted" => Reclaim::Deleted {
+            bytes: count(&field(answer, "bytes")?)?,
+        },
+        "marked" => Reclaim::Marked,
+        "absent" => Reclaim::Absent,
+        "unmarked" => Reclaim::Unmarked,
+        "voided" => Reclaim::Voided,
+        "lapsed" => Reclaim::Lapsed,
+        other => return Err(shape(&format!("the outcome {other}"))),
+    })
+}
+
+fn window_row(row: &JsValue) -> Result<WindowRow> {
+    let Candidate { key, visible_after } = candidate(row)?;
+    Ok(WindowRow {
+        key,
+        visible_after,
+        claimed_until: maybe_timestamp(&field(row, "claimedUntil")?)?,
+        reclaiming: flag(&field(row, "reclaiming")?)?,
+        requeues: requeues(row)?,
+    })
+}
+
+/// The epoch of a call that deletes, where it is fenced.
+fn fenced(fence: Option<Revision>) -> JsValue {
+    let epoch = fence.map(|epoch| number(epoch.get()));
+    object([("epoch", undefined_or(epoch))])
+}
+
+impl NpmStore {
+    fn reclaim(
+        &self,
+        operation: &str,
+        claims: &[Claim],
+        fence: Option<Revision>,
+    ) -> Result<Vec<Reclaim>> {
+        let answers = self.call(operation, [claim_refs(claims), fenced(fence)])?;
+        rows(&answers, outcome)
+    }
+}
+
 impl alkstore::EngineWindowState for NpmStore {
     /// The package has nothing to make; a closed store says so all the same.
     fn ensure_gc_schema(&self) -> BoxFuture<'_, Result<()>> {
@@ -706,7 +754,7 @@ impl alkstore::EngineWindowState for NpmStore {
                 ])
             }));
             let options = object([("restage", restaging(restage))]);
-            self.call("stage", [candidates, options]).map(drop)
+            self.call("window.stage", [candidates, options]).map(drop)
         }
         .boxed()
     }
@@ -721,7 +769,7 @@ impl alkstore::EngineWindowState for NpmStore {
                 ("now", instant(now)),
                 ("limit", undefined_or(limit.map(limited))),
             ]);
-            rows(&self.call("take", [options])?, candidate)
+            rows(&self.call("window.take", [options])?, candidate)
         }
         .boxed()
     }
@@ -729,7 +777,7 @@ impl alkstore::EngineWindowState for NpmStore {
     fn window_unstage<'a>(&'a self, keys: &'a [Key<'a>]) -> BoxFuture<'a, Result<usize>> {
         async move {
             let keys = array(keys.iter().map(|key| bytes(key.as_bytes())));
-            index(&self.call("unstage", [keys])?)
+            index(&self.call("window.unstage", [keys])?)
         }
         .boxed()
     }
@@ -746,13 +794,15 @@ impl alkstore::EngineWindowState for NpmStore {
                 ("lease", millis(lease)),
                 ("limit", limited(limit)),
             ]);
-            rows(&self.call("claim", [options])?, |row| {
+            rows(&self.call("window.claim", [options])?, |row| {
                 let Candidate { key, visible_after } = candidate(row)?;
                 Ok(Claim {
                     key,
                     visible_after,
                     id: revision(&field(row, "id")?)?,
                     until: timestamp(&field(row, "until")?)?,
+                    reclaiming: flag(&field(row, "reclaiming")?)?,
+                    requeues: requeues(row)?,
                 })
             })
         }
@@ -760,7 +810,7 @@ impl alkstore::EngineWindowState for NpmStore {
     }
 
     fn window_settle<'a>(&'a self, claims: &'a [Claim]) -> BoxFuture<'a, Result<usize>> {
-        async move { index(&self.call("settle", [claim_refs(claims)])?) }.boxed()
+        async move { index(&self.call("window.settle", [claim_refs(claims)])?) }.boxed()
     }
 
     fn window_requeue<'a>(
@@ -770,9 +820,106 @@ impl alkstore::EngineWindowState for NpmStore {
     ) -> BoxFuture<'a, Result<usize>> {
         async move {
             let options = object([("visibleAfter", instant(visible_after))]);
-            index(&self.call("requeue", [claim_refs(claims), options])?)
+            index(&self.call("window.requeue", [claim_refs(claims), options])?)
         }
         .boxed()
+    }
+
+    fn window_mark<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        fence: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        async move { self.reclaim("window.mark", claims, fence) }.boxed()
+    }
+
+    fn window_finish<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        fence: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        async move { self.reclaim("window.finish", claims, fence) }.boxed()
+    }
+
+    fn window_delete<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        fence: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        async move { self.reclaim("window.delete", claims, fence) }.boxed()
+    }
+
+    fn window_judge<'a>(&'a self, keys: &'a [Key<'a>]) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        async move {
+            let keys = array(keys.iter().map(|key| bytes(key.as_bytes())));
+            rows(&self.call("window.judge", [keys])?, outcome)
+        }
+        .boxed()
+    }
+
+    fn window_list<'a>(
+        &'a self,
+        after: Option<&'a WindowRow>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<WindowRow>>> {
+        async move {
+            let after = after.map(|row| {
+                object([
+                    ("key", bytes(row.key.as_bytes())),
+                    ("visibleAfter", instant(row.visible_after)),
+                ])
+            });
+            let page = object([("after", undefined_or(after)), ("limit", limited(limit))]);
+            rows(&self.call("window.list", [page])?, window_row)
+        }
+        .boxed()
+    }
+
+    fn window_info<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Option<WindowRow>>> {
+        async move {
+            let row = self.call("window.info", [bytes(key)])?;
+            if row.is_null() {
+                return Ok(None);
+            }
+            window_row(&row).map(Some)
+        }
+        .boxed()
+    }
+
+    fn window_stats(&self, now: Timestamp) -> BoxFuture<'_, Result<WindowStats>> {
+        async move {
+            let stats = self.call("window.stats", [object([("now", instant(now))])])?;
+            let number = |name| count(&field(&stats, name)?);
+            Ok(WindowStats {
+                rows: number("rows")?,
+                due: number("due")?,
+                claimed: number("claimed")?,
+                reclaiming: number("reclaiming")?,
+                requeued: number("requeued")?,
+                oldest: maybe_timestamp(&field(&stats, "oldest")?)?,
+            })
+        }
+        .boxed()
+    }
+
+    fn has_liveness_sources(&self) -> bool {
+        false
+    }
+
+    fn sweep_begin(&self, ttl: Duration) -> BoxFuture<'_, Result<Option<Revision>>> {
+        async move { maybe_revision(&self.call("window.beginSweep", [millis(ttl)])?) }.boxed()
+    }
+
+    fn sweep_extend(&self, epoch: Revision, ttl: Duration) -> BoxFuture<'_, Result<bool>> {
+        async move {
+            let epoch = number(epoch.get());
+            flag(&self.call("window.extendSweep", [epoch, millis(ttl)])?)
+        }
+        .boxed()
+    }
+
+    fn sweep_end(&self, epoch: Revision) -> BoxFuture<'_, Result<bool>> {
+        async move { flag(&self.call("window.endSweep", [number(epoch.get())])?) }.boxed()
     }
 }
 

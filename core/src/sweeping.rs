@@ -17,6 +17,8 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 const BATCH: usize = 1_000;
 /// Payloads go one by one, each perhaps through a network, and a claim must outlast its batch.
 const PAYLOAD_BATCH: usize = 64;
+/// How long a sweep waits at once, so that it notices soon when it is to end.
+const NAP: Duration = Duration::from_secs(1);
 
 /// Deletes what is due in the window and not live, and reports.
 ///
@@ -104,6 +106,8 @@ struct Run<'a, S: ?Sized> {
     started: Timestamp,
     /// Where a dry run has got to, which leaves the rows where they are.
     seen: Option<WindowRow>,
+    /// Whether some claims fell while they were in hand.
+    fell: bool,
 }
 
 impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
@@ -144,6 +148,7 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
             epoch: None,
             started: Timestamp::MIN,
             seen: None,
+            fell: false,
         })
     }
 
@@ -159,15 +164,18 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
             self.epoch = Some(epoch.ok_or(GcAbortCause::SweeperLock)?);
         }
         loop {
-            if self.is_cancelled() {
-                return Ok(SweepStop::Cancelled);
-            }
             let left = self
                 .options
                 .limit
                 .map_or(u64::MAX, |limit| limit.saturating_sub(self.report.examined));
             if left == 0 {
                 return Ok(SweepStop::Limit);
+            }
+            if self.report.examined > 0 {
+                self.pace().await?;
+            }
+            if self.is_cancelled() {
+                return Ok(SweepStop::Cancelled);
             }
             if self.is_late().await? {
                 return Ok(SweepStop::TimeLimit);
@@ -180,14 +188,32 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
             if self.report.oldest_overdue.is_none() {
                 self.report.oldest_overdue = Some(self.started.since(oldest.visible_after));
             }
-            self.work(batch).await?;
+            let until = batch.iter().map(|claim| claim.until).min();
+            if let Err(halt) = self.work(batch.clone()).await {
+                // Whatever was done with, or put back, has no claim any more and is not touched.
+                self.give_back(&batch).await;
+                return Err(halt);
+            }
             self.tell();
-            if let Some(epoch) = self.epoch {
-                if !self.store.sweep_extend(epoch, self.lease).await? {
+            self.extend().await?;
+            if self.fell {
+                // Where the batch took longer than its claims, it would come again, for ever.
+                let now = self.store.now().await?;
+                if until.is_some_and(|until| until.lapsed(now)) {
                     return Err(GcAbortCause::LostLease.into());
                 }
+                self.fell = false;
             }
-            self.pace().await?;
+        }
+    }
+
+    /// Goes on being the one sweep.
+    async fn extend(&self) -> Step<()> {
+        match self.epoch {
+            Some(epoch) if !self.store.sweep_extend(epoch, self.lease).await? => {
+                Err(GcAbortCause::LostLease.into())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -222,15 +248,9 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
         Ok(batch)
     }
 
-    /// Does what is to be done with a batch. What is in hand when that fails goes back.
+    /// Does what is to be done with a batch.
     async fn work(&mut self, batch: Vec<Claim>) -> Step<()> {
-        let live = match self.ask(&batch).await {
-            Ok(live) => live,
-            Err(halt) => {
-                self.give_back(batch).await;
-                return Err(halt);
-            }
-        };
+        let live = self.ask(&batch).await?;
         let (mut free, mut referenced) = (Vec::new(), Vec::new());
         for (claim, live) in batch.into_iter().zip(live) {
             let to = if live { &mut referenced } else { &mut free };
@@ -285,7 +305,6 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
     /// W8: marks, has the payloads deleted, and finishes.
     async fn reclaim(&mut self, claims: Vec<Claim>) -> Step<()> {
         if self.is_cancelled() {
-            self.give_back(claims).await;
             return Err(Halt::Stop(SweepStop::Cancelled));
         }
         let outcomes = self.mark(&claims).await;
@@ -298,7 +317,6 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
         if marked.iter().any(|claim| claim.until.since(now) < margin) {
             // A deletion that begins now might take effect when the claims are no longer ours. The marks stay: whoever
             // claims the keys next goes on from there.
-            self.give_back(marked).await;
             return Err(GcAbortCause::LostLease.into());
         }
         let Some(reclaimer) = self.options.reclaimer else {
@@ -362,7 +380,6 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
         let outcomes = match outcomes {
             Ok(outcomes) if outcomes.len() == claims.len() => outcomes,
             other => {
-                self.give_back(claims).await;
                 return Err(other.err().unwrap_or_else(|| {
                     let text = "the engine answered for another number of claims";
                     Halt::Failed(Error::new(ErrorKind::Database, text))
@@ -400,7 +417,10 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
             Reclaim::Pinned => &mut report.protected_by_pin,
             Reclaim::Referenced => &mut report.protected_by_liveness,
             Reclaim::Voided => &mut report.protected_by_publication,
-            Reclaim::Lapsed => &mut report.lost_lease,
+            Reclaim::Lapsed => {
+                self.fell = true;
+                &mut report.lost_lease
+            }
             Reclaim::Marked | Reclaim::Unmarked => &mut report.failed,
         } += 1;
     }
@@ -447,7 +467,7 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
 
     async fn settle(&mut self, claims: Vec<Claim>) -> Step<()> {
         if self.epoch.is_some() && !claims.is_empty() {
-            self.store.window_settle(&claims).await?;
+            self.fell |= self.store.window_settle(&claims).await? < claims.len();
         }
         Ok(())
     }
@@ -459,22 +479,25 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
             return Ok(());
         }
         let (first, most) = self.options.backoff.unwrap_or(BACKOFF);
-        let now = self.store.now().await?;
+        // Never due within this sweep again, however the clock stands or steps.
+        let now = self.store.now().await?.max(self.started);
         while let Some(requeues) = claims.last().map(|claim| claim.requeues) {
             let (alike, others): (Vec<_>, Vec<_>) = claims
                 .into_iter()
                 .partition(|claim| claim.requeues == requeues);
-            let again = now.plus(backoff(requeues, first, most));
-            self.store.window_requeue(&alike, again).await?;
+            let again = now.plus(backoff(requeues, first, most).max(Duration::from_nanos(1)));
+            self.fell |= self.store.window_requeue(&alike, again).await? < alike.len();
             claims = others;
         }
         Ok(())
     }
 
-    /// Puts claims back that nothing was done with, due as they were. Where this fails, they lapse.
-    async fn give_back(&mut self, claims: Vec<Claim>) {
-        if self.epoch.is_some() && !claims.is_empty() {
-            let _ = self.store.window_requeue(&claims, self.started).await;
+    /// Puts the claims of a batch that still stand back, due at once: as the latest of them was, so that none is due
+    /// before its time. Where this fails, they lapse.
+    async fn give_back(&mut self, batch: &[Claim]) {
+        let due = batch.iter().map(|claim| claim.visible_after).max();
+        if let (Some(_), Some(due)) = (self.epoch, due) {
+            let _ = self.store.window_requeue(batch, due).await;
         }
     }
 
@@ -487,7 +510,7 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
         }
     }
 
-    /// Waits until the next batch may begin.
+    /// Waits until the next batch may begin, or the sweep is to end. It goes on being the one sweep meanwhile.
     async fn pace(&mut self) -> Step<()> {
         let Some(timer) = self.options.timer else {
             return Ok(());
@@ -498,8 +521,15 @@ impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
             let due = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
             wait = due.saturating_sub(self.store.now().await?.since(self.started));
         }
-        timer.sleep(wait).await;
-        Ok(())
+        loop {
+            let nap = wait.min(NAP).min(self.lease / 2 + Duration::from_nanos(1));
+            timer.sleep(nap).await;
+            wait = wait.saturating_sub(nap);
+            if wait.is_zero() || self.is_cancelled() || self.is_late().await? {
+                return Ok(());
+            }
+            self.extend().await?;
+        }
     }
 
     /// Awaits a hook for as long as it may take.

@@ -81,6 +81,7 @@ pub(crate) async fn bad_input_limits_may_be_huge(f: &dyn Fixture) -> CaseResult 
     let claims = store.window_claim(Timestamp::MAX, TTL, most).await?;
     ensure_eq!(claims.len(), 2);
     ensure_eq!(store.window_requeue(&claims, Timestamp::MIN).await?, 2);
+    ensure_eq!(store.window_list(None, most).await?.len(), 2);
     ensure_eq!(
         store.window_take(Timestamp::MIN, Some(most)).await?.len(),
         2

@@ -103,6 +103,9 @@ pub enum Capability {
     /// The store clock follows a clock that is set back. Without it, it never runs back: it stands still until the
     /// clock has caught up.
     StepsBack,
+    /// A sweep is a lease by the store clock, with a row among the locks. Without it, it lasts as long as the connection
+    /// that holds it.
+    SweepLease,
 }
 
 impl Engine {
@@ -110,15 +113,18 @@ impl Engine {
     pub const fn has(self, capability: Capability) -> bool {
         match self {
             Self::Mem | Self::Npm => match capability {
-                Capability::Snapshots | Capability::Limits | Capability::StepsBack => true,
+                Capability::Snapshots
+                | Capability::Limits
+                | Capability::StepsBack
+                | Capability::SweepLease => true,
                 Capability::Durable => false,
             },
             Self::Sqlite => match capability {
                 Capability::Snapshots | Capability::Limits | Capability::StepsBack => false,
-                Capability::Durable => true,
+                Capability::Durable | Capability::SweepLease => true,
             },
             Self::Postgres => match capability {
-                Capability::Snapshots | Capability::Limits => false,
+                Capability::Snapshots | Capability::Limits | Capability::SweepLease => false,
                 Capability::Durable | Capability::StepsBack => true,
             },
         }

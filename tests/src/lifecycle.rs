@@ -41,7 +41,18 @@ async fn all_closed(store: &dyn Store, mut lock: Box<dyn Lock>) -> CaseResult {
     refused(store.window_unstage(&[]).await, closed)?;
     refused(store.window_claim(START, TTL, 1).await, closed)?;
     refused(store.window_settle(&[]).await, closed)?;
-    refused(store.window_requeue(&[], START).await, closed)
+    refused(store.window_requeue(&[], START).await, closed)?;
+    refused(store.window_mark(&[], None).await, closed)?;
+    refused(store.window_mark(&[], Some(token)).await, closed)?;
+    refused(store.window_finish(&[], None).await, closed)?;
+    refused(store.window_delete(&[], None).await, closed)?;
+    refused(store.window_judge(&[]).await, closed)?;
+    refused(store.window_list(None, 1).await, closed)?;
+    refused(store.window_info(b"k").await, closed)?;
+    refused(store.window_stats(START).await, closed)?;
+    refused(store.sweep_begin(TTL).await, closed)?;
+    refused(store.sweep_extend(token, TTL).await, closed)?;
+    refused(store.sweep_end(token).await, closed)
 }
 
 pub(crate) async fn c1_after_close_everything_fails_closed(f: &dyn Fixture) -> CaseResult {

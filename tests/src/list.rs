@@ -10,12 +10,15 @@ use crate::{CaseResult, Failure};
 use crate::bad_input::*;
 use crate::cancellation::*;
 use crate::changesets::*;
+use crate::deletion::*;
 use crate::entries::*;
+use crate::epochs::*;
 use crate::guards::*;
 use crate::interleavings::*;
 use crate::lifecycle::*;
 use crate::locks::*;
 use crate::names::*;
+use crate::rows::*;
 use crate::snapshots::*;
 use crate::transactions::*;
 use crate::window::*;
@@ -152,6 +155,46 @@ macro_rules! for_each_case {
             w7_r15_claimers_get_disjoint_sets
             w5_a_refused_claim_claims_nothing
 
+            // Deletion.
+            w8_marked_and_finished
+            w8_deleted_in_one_step
+            w8_one_key_twice_in_a_call
+            w8_a_step_out_of_turn_changes_nothing
+            w8_a_lapsed_entry_is_absent_and_goes
+            w8_a_marked_key_takes_no_put
+            w8_e5_a_failing_guard_is_judged_first
+            w8_e4_what_is_marked_is_read_touched_and_deleted
+            w8_w2_w3_w4_a_marked_row_leaves_in_one_way
+            w8_w5_requeue_keeps_the_mark_and_counts
+            w5_requeues_are_counted_from_the_staging
+            w8_r9_an_unfinished_deletion_is_claimed_again
+            w8_r3_what_befell_the_claim_is_said
+            w8_claims_lapse_by_the_store_clock
+            w8_r4_a_publisher_comes_after_the_end
+            w8_r4_publisher_and_sweeper_at_once
+            w8_r8_a_late_finish_spares_the_new_entry
+            w8_r10_a_crash_before_the_end_is_made_good
+            w5_r20_what_keeps_failing_lets_others_pass
+            w8_a_full_store_can_delete
+            w8_l12_a_dropped_step_is_taken_or_not
+            w8_revisions_of_claims_are_no_others
+
+            // What the window shows.
+            w9_rows_are_listed_as_they_become_due
+            w9_claims_marks_and_counts_are_shown
+            w9_one_row_is_shown
+            w9_the_window_in_numbers
+            w8_w9_judging_changes_nothing
+
+            // One sweep at a time.
+            w10_one_sweep_at_a_time
+            w10_stores_do_not_meet_in_a_sweep
+            w10_a_sweep_lapses_by_the_store_clock
+            w8_w10_a_sweep_that_is_over_changes_nothing
+            w8_w10_the_current_sweep_passes_the_fence
+            n3_w10_the_lock_of_the_sweep_is_out_of_reach
+            w10_a_full_store_begins_no_sweep
+
             // Opening, closing, limits.
             c1_after_close_everything_fails_closed
             c1_a_value_that_was_read_outlives_the_store
@@ -171,6 +214,7 @@ macro_rules! for_each_case {
             s1_an_open_transaction_does_not_survive_a_restore
             s2_damaged_bytes_are_refused_whole
             s1_w5_claims_after_a_restore_are_not_mistaken
+            s1_w8_w10_marks_come_back_and_a_sweep_does_not
 
             // Bad input.
             bad_input_prefixes_are_no_names_but_bounded
@@ -245,10 +289,10 @@ pub const REQUIRED: &[&str] = &[
     "l16", //
     "e1", "e2", "e3", "e4", "e5", "e6", "e7", //
     "t1", "t2", "t3", "t4", //
-    "w1", "w2", "w3", "w4", "w5", "w6", "w7", //
+    "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9", "w10", //
     "c1", "c2", "s1", "s2", //
     "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k9", "k11", "k13", //
-    "r1", "r2", "r9", "r15", "r16", "r19", "r22",
+    "r1", "r2", "r3", "r4", "r8", "r9", "r10", "r15", "r16", "r19", "r20", "r22",
 ];
 
 /// The ids without a case here, and who shows them instead.
@@ -265,7 +309,6 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
         "t5",
         "a caller's own SQL transaction: the tests of each SQL engine",
     ),
-    ("w8", "comes with the sweep"),
     (
         "k8",
         "needs a pool of connections: the tests of the Postgres engine",

@@ -164,6 +164,7 @@ pub(crate) async fn n3_reserved_names_are_refused_everywhere(f: &dyn Fixture) ->
         "__alkstore_x",
         "__alkstore_\n",
         "__alkstore_ ",
+        "__alkstore_sweep",
         &longest,
     ] {
         refused(
@@ -281,7 +282,10 @@ async fn in_order(store: &dyn alkstore::Store, lock: &mut dyn Lock) -> CaseResul
     let long = [0; 1025];
     refused(store.list(&long, None, 1).await, Refusal::Argument)?;
     refused(store.list(b"", Some(&long), 1).await, Refusal::Argument)?;
-    refused(store.window_claim(START, zero, 1).await, positive)
+    refused(store.window_claim(START, zero, 1).await, positive)?;
+    refused(store.window_info(b"").await, Refusal::Argument)?;
+    refused(store.sweep_begin(zero).await, positive)?;
+    refused(store.sweep_extend(token, zero).await, positive)
 }
 
 /// The durations that the guard refuses, and why.
@@ -318,6 +322,8 @@ pub(crate) async fn d1_the_duration_guard_is_everywhere(f: &dyn Fixture) -> Case
         }
         refused(store.touch(b"k", ttl).await, guard)?;
         refused(store.window_claim(START, ttl, 1).await, guard)?;
+        refused(store.sweep_begin(ttl).await, guard)?;
+        refused(store.sweep_extend(lock.token(), ttl).await, guard)?;
     }
     ensure_eq!(sight(&*store).await?, before);
     ensure_eq!(drain(&*store).await?, [("k".to_owned(), START)]);

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use alkstore::{PutMode, PutOptions, StoreExt as _};
+use alkstore::{PutMode, PutOptions, Reclaim, StoreExt as _};
 
 use crate::failure::{refused, Refusal};
 use crate::fixture::{Capability, Fixture, Opened, Snapshots, START};
-use crate::steps::{drain, expiry, grant, lose, open, row, secs, sight, stage, stored, HOUR, TTL};
+use crate::steps::{
+    drain, expiry, grant, lose, marked, open, row, secs, sight, stage, stored, waiting, HOUR, TTL,
+};
 use crate::{ensure, ensure_eq, CaseResult, Failure};
 
 /// The snapshots of a store; `None`, checked, for an engine without them.
@@ -256,5 +258,40 @@ pub(crate) async fn s1_w5_claims_after_a_restore_are_not_mistaken(f: &dyn Fixtur
     ensure!(again[0].id > claims[0].id);
     ensure_eq!(store.window_settle(&claims).await?, 0);
     ensure_eq!(store.window_settle(&again).await?, 1);
+    Ok(())
+}
+
+pub(crate) async fn s1_w8_w10_marks_come_back_and_a_sweep_does_not(f: &dyn Fixture) -> CaseResult {
+    let store = open(f).await?;
+    stored(&*store, b"k", b"v").await?;
+    let claims = marked(&*store, &["k"]).await?;
+    ensure_eq!(store.window_requeue(&claims, START).await?, 1);
+    let epoch = store.sweep_begin(HOUR).await?;
+    let Some(own) = snapshots(f, &store)? else {
+        return Ok(());
+    };
+    let rows = waiting(&*store).await?;
+    let bytes = own.snapshot().await?;
+    ensure_eq!(store.sweep_begin(HOUR).await?, None, "it goes on");
+    let fresh = open(f).await?;
+    let Some(to) = snapshots(f, &fresh)? else {
+        return Ok(());
+    };
+    to.restore(&bytes).await?;
+    ensure_eq!(waiting(&*fresh).await?, rows);
+    ensure!(rows[0].reclaiming && rows[0].requeues == 1, "{rows:?}");
+    refused(
+        fresh.put(b"k", b"w", PutOptions::create()).await,
+        Refusal::Conflict,
+    )?;
+    refused(fresh.window_mark(&[], epoch).await, Refusal::LeaseLost)?;
+    let next = fresh.sweep_begin(HOUR).await?;
+    ensure!(next > epoch, "{next:?} after {epoch:?}");
+    let claims = fresh.window_claim(START, TTL, 9).await?;
+    ensure!(claims[0].reclaiming);
+    ensure_eq!(
+        fresh.window_finish(&claims, next).await?,
+        [Reclaim::Deleted { bytes: 1 }]
+    );
     Ok(())
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use alkstore::{
-    BoxFuture, Candidate, Entry, Key, Lock, LockInfo, Put, PutOptions, Restage, Revision, Store,
-    Timestamp,
+    BoxFuture, Candidate, Claim, Entry, Key, Lock, LockInfo, Put, PutOptions, Reclaim, Restage,
+    Revision, Store, Timestamp, WindowRow,
 };
 use futures_util::FutureExt as _;
 
 use crate::failure::Failure;
 use crate::fixture::{Fixture, Limits, Opened};
-use crate::{ensure_eq, CaseResult};
+use crate::{ensure, ensure_eq, CaseResult};
 
 pub(crate) const NANO: Duration = Duration::from_nanos(1);
 pub(crate) const TTL: Duration = Duration::from_secs(30);
@@ -148,8 +148,33 @@ pub(crate) async fn stage(store: &dyn Store, rows: &[(&str, Timestamp)]) -> Case
         .await?)
 }
 
-/// Takes everything out of the window that is under no live claim: key and deadline, by key. There is no way to look
-/// without taking.
+/// Stages keys and claims them, for [`TTL`] from now, where nothing else is due.
+pub(crate) async fn claimed(store: &dyn Store, keys: &[&str]) -> CaseResult<Vec<Claim>> {
+    let rows: Vec<_> = keys.iter().map(|key| (*key, Timestamp::MIN)).collect();
+    stage(store, &rows).await?;
+    let mut claims = store.window_claim(Timestamp::MIN, TTL, keys.len()).await?;
+    claims.sort_by(|one, other| one.key.cmp(&other.key));
+    ensure_eq!(claims.len(), keys.len());
+    Ok(claims)
+}
+
+/// The same, and marks them.
+pub(crate) async fn marked(store: &dyn Store, keys: &[&str]) -> CaseResult<Vec<Claim>> {
+    let claims = claimed(store, keys).await?;
+    let marks = store.window_mark(&claims, None).await?;
+    ensure!(
+        marks.iter().all(|mark| *mark == Reclaim::Marked),
+        "{marks:?}"
+    );
+    Ok(claims)
+}
+
+/// All rows of the window.
+pub(crate) async fn waiting(store: &dyn Store) -> CaseResult<Vec<WindowRow>> {
+    Ok(store.window_list(None, 10_000).await?)
+}
+
+/// Takes everything out of the window that is under no live claim: key and deadline, by key.
 pub(crate) async fn drain(store: &dyn Store) -> CaseResult<Vec<(String, Timestamp)>> {
     let taken = store.window_take(Timestamp::MAX, None).await?;
     let mut taken: Vec<_> = taken.iter().map(shown).collect();

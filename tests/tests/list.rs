@@ -39,7 +39,7 @@ fn an_id_is_required_or_shown_elsewhere() {
         ("l", 16),
         ("e", 7),
         ("t", 5),
-        ("w", 8),
+        ("w", 10),
         ("c", 2),
         ("s", 2),
         ("k", 13),

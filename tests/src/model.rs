@@ -8,6 +8,7 @@
 mod history;
 mod play;
 mod state;
+mod window;
 
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ pub async fn run(fixture: &dyn Fixture, history: &History) -> CaseResult {
         grants: Vec::new(),
         versions: Vec::new(),
         claims: Vec::new(),
+        epochs: Vec::new(),
         open: [None, None],
         clock: START,
     };
@@ -52,6 +54,11 @@ pub async fn run(fixture: &dyn Fixture, history: &History) -> CaseResult {
     run.set_clock(run.model.now.plus(Duration::from_secs(3600)))
         .await?;
     run.take(Timestamp::MAX, None).await?;
+    // What is left is marked, and can be finished.
+    let (most, all) = (run.model.window.len(), Duration::from_secs(1));
+    run.claim(Timestamp::MAX, all, usize::MAX).await?;
+    let left: Vec<usize> = (0..most).collect();
+    run.reclaim(history::How::Finish, &left, None).await?;
     ensure_eq!(run.model.window.len(), 0);
     Ok(())
 }

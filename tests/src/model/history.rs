@@ -89,12 +89,47 @@ pub(crate) enum Op {
     Settle { claims: Vec<usize> },
     /// Puts claims back.
     Requeue { claims: Vec<usize>, at: Timestamp },
+    /// Marks, finishes or deletes.
+    Reclaim {
+        how: How,
+        claims: Vec<usize>,
+        /// Behind which fence: none, or the epoch of a sweep, that many back from the latest.
+        fence: Option<usize>,
+    },
+    /// Asks what deleting would meet.
+    Judge { keys: Vec<usize> },
+    /// Lists the window, from a row or from a place that may have none.
+    ListWindow {
+        after: Option<(usize, Timestamp)>,
+        limit: usize,
+    },
+    /// Looks at a row of the window.
+    WindowInfo { key: usize },
+    /// Counts the window.
+    WindowStats { now: Now },
+    /// Begins a sweep.
+    SweepBegin { ttl: Duration },
+    /// Extends a sweep.
+    SweepExtend { epoch: usize, ttl: Duration },
+    /// Ends a sweep.
+    SweepEnd { epoch: usize },
     /// Purges what has lapsed.
     Purge { limit: usize },
     /// Moves the clock forward.
     Advance { by: Duration },
     /// Sets the clock back.
     StepBack { by: Duration },
+}
+
+/// What is done with claims.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum How {
+    /// The first step.
+    Mark,
+    /// The second one.
+    Finish,
+    /// Both in one.
+    Delete,
 }
 
 /// When a put writes.
@@ -216,6 +251,15 @@ fn op() -> impl Strategy<Value = Op> {
         5 => (now(), ttl(), limit()).prop_map(|(now, lease, limit)| Op::Claim { now, lease, limit }),
         3 => prop::collection::vec(grant(), 0..4).prop_map(|claims| Op::Settle { claims }),
         2 => (prop::collection::vec(grant(), 0..4), instant()).prop_map(|(claims, at)| Op::Requeue { claims, at }),
+        8 => (how(), prop::collection::vec(0..6_usize, 0..4), prop::option::weighted(0.25, 0..3_usize))
+            .prop_map(|(how, claims, fence)| Op::Reclaim { how, claims, fence }),
+        1 => prop::collection::vec(key(), 0..4).prop_map(|keys| Op::Judge { keys }),
+        2 => (prop::option::of((key(), instant())), limit()).prop_map(|(after, limit)| Op::ListWindow { after, limit }),
+        1 => key().prop_map(|key| Op::WindowInfo { key }),
+        1 => now().prop_map(|now| Op::WindowStats { now }),
+        2 => ttl().prop_map(|ttl| Op::SweepBegin { ttl }),
+        1 => (0..3_usize, ttl()).prop_map(|(epoch, ttl)| Op::SweepExtend { epoch, ttl }),
+        1 => (0..3_usize).prop_map(|epoch| Op::SweepEnd { epoch }),
         2 => limit().prop_map(|limit| Op::Purge { limit }),
         10 => span().prop_map(|by| Op::Advance { by }),
         1 => span().prop_map(|by| Op::StepBack { by }),
@@ -259,6 +303,10 @@ fn limit() -> impl Strategy<Value = usize> {
 
 fn restage() -> impl Strategy<Value = Restage> {
     select(vec![Restage::Move, Restage::Keep])
+}
+
+fn how() -> impl Strategy<Value = How> {
+    prop_oneof![3 => Just(How::Mark), 2 => Just(How::Finish), 2 => Just(How::Delete)]
 }
 
 fn mode() -> impl Strategy<Value = Mode> {

@@ -1,20 +1,19 @@
 //! One history, step by step, on an engine and on the model.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use alkstore::rules::entry;
 use alkstore::rules::lock::{self, Acquisition};
-use alkstore::rules::{entry, window};
 use alkstore::{
-    Candidate, Changeset, Claim, Commit, Entry, EntryMeta, Expect, Key, Lock, LockName, Put,
-    PutMode, PutOptions, Restage, Result, Revision, StoreExt as _, Timestamp, Ttl, Tx, Value,
+    Changeset, Claim, Commit, Entry, EntryMeta, Expect, Key, Lock, LockName, Put, PutMode,
+    PutOptions, Restage, Result, Revision, StoreExt as _, Timestamp, Ttl, Tx, Value,
 };
 
 use super::history::{Mode, Now, Op, Part, Step, KEYS, NAMES, OWNERS};
 use super::state::{Model, Pending, Plan};
 use crate::failure::{refused, Refusal};
 use crate::fixture::{Capability, Fixture, Opened};
-use crate::{ensure, ensure_eq, CaseResult, Failure};
+use crate::{ensure_eq, CaseResult, Failure};
 
 /// Name, owner and token of a grant, and its handle until that is used up.
 type Granted = (String, String, Revision, Option<Box<dyn Lock>>);
@@ -28,13 +27,14 @@ pub(crate) struct Run<'a> {
     pub(crate) grants: Vec<Granted>,
     pub(crate) versions: Vec<Revision>,
     pub(crate) claims: Vec<Claim>,
+    pub(crate) epochs: Vec<Revision>,
     pub(crate) open: [Option<(Tx<'a, dyn alkstore::Store>, Pending)>; 2],
     /// What the fixture's clock shows; the store clock is ahead of it where it does not step back with it.
     pub(crate) clock: Timestamp,
 }
 
 /// The guard's verdict on a duration that is zero, as the only one that histories hold; else the checked duration.
-fn guarded(ttl: Duration) -> std::result::Result<Ttl, Refusal> {
+pub(crate) fn guarded(ttl: Duration) -> std::result::Result<Ttl, Refusal> {
     Ttl::new(ttl).map_err(|_| Refusal::Duration(alkstore::TtlError::NotPositive))
 }
 
@@ -91,6 +91,14 @@ impl Run<'_> {
             Op::Claim { now, lease, limit } => self.claim(self.instant(*now), *lease, *limit).await,
             Op::Settle { claims } => self.settle(claims).await,
             Op::Requeue { claims, at } => self.requeue(claims, *at).await,
+            Op::Reclaim { how, claims, fence } => self.reclaim(*how, claims, *fence).await,
+            Op::Judge { keys } => self.judge(keys).await,
+            Op::ListWindow { after, limit } => self.list_window(*after, *limit).await,
+            Op::WindowInfo { key } => self.window_info(KEYS[*key].as_bytes()).await,
+            Op::WindowStats { now } => self.window_stats(self.instant(*now)).await,
+            Op::SweepBegin { ttl } => self.sweep_begin(*ttl).await,
+            Op::SweepExtend { epoch, ttl } => self.sweep_extend(*epoch, *ttl).await,
+            Op::SweepEnd { epoch } => self.sweep_end(*epoch).await,
             Op::Purge { limit } => self.purge(*limit).await,
             Op::Advance { by } => {
                 self.set_clock(self.clock.plus(*by)).await?;
@@ -308,6 +316,9 @@ impl Run<'_> {
         if fenced {
             return refused(answer, Refusal::LeaseLost);
         }
+        if !self.model.writable(key) {
+            return refused(answer, Refusal::Conflict);
+        }
         let plan = entry::put(self.model.head(key), mode, ttl, self.model.now);
         match (answer?, plan.outcome) {
             (Put::Stored { version }, Ok(_)) => {
@@ -322,7 +333,7 @@ impl Run<'_> {
             }
         }
         if plan.publish {
-            self.model.window.remove(key);
+            self.model.unstage(key);
         }
         Ok(())
     }
@@ -556,151 +567,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn stage(&mut self, rows: &[(usize, Timestamp)], restage: Restage) -> CaseResult {
-        let mut candidates = Vec::new();
-        for (key, visible_after) in rows {
-            let key = KEYS[*key].as_bytes();
-            self.model.stage(key, *visible_after, restage);
-            candidates.push(Candidate {
-                key: Key::new(key.to_vec())?,
-                visible_after: *visible_after,
-            });
-        }
-        Ok(self.store.window_stage(&candidates, restage).await?)
-    }
-
-    /// Whether these are rows that may be handed out, in an order and number that they may be handed out in.
-    fn handed_out(
-        &self,
-        rows: &[(&Key<'static>, Timestamp)],
-        now: Timestamp,
-        limit: usize,
-    ) -> CaseResult {
-        let model = &self.model;
-        let available: BTreeMap<_, _> = model
-            .window
-            .iter()
-            .filter(|(_, row)| window::available(row, now, model.now))
-            .collect();
-        ensure_eq!(
-            rows.len(),
-            available.len().min(limit),
-            "rows of {available:?}"
-        );
-        ensure!(
-            rows.windows(2).all(|pair| pair[0].1 <= pair[1].1),
-            "oldest first: {rows:?}"
-        );
-        let mut chosen = BTreeSet::new();
-        for (key, visible_after) in rows {
-            let row = available.get(&key.as_bytes().to_vec());
-            ensure_eq!(
-                row.map(|row| row.visible_after),
-                Some(*visible_after),
-                "{key:?}"
-            );
-            ensure!(
-                chosen.insert(key.as_bytes()),
-                "{key:?} was handed out twice"
-            );
-        }
-        let latest = rows.last().map_or(Timestamp::MIN, |(_, at)| *at);
-        let passed_over = available
-            .iter()
-            .find(|(key, row)| !chosen.contains(key.as_slice()) && row.visible_after < latest);
-        ensure!(
-            passed_over.is_none(),
-            "{passed_over:?} is older than what was handed out"
-        );
-        Ok(())
-    }
-
-    pub(crate) async fn take(&mut self, now: Timestamp, limit: Option<usize>) -> CaseResult {
-        let taken = self.other.window_take(now, limit).await?;
-        let rows: Vec<_> = taken
-            .iter()
-            .map(|row| (&row.key, row.visible_after))
-            .collect();
-        self.handed_out(&rows, now, limit.unwrap_or(usize::MAX))?;
-        for row in &taken {
-            self.model.window.remove(row.key.as_bytes());
-        }
-        Ok(())
-    }
-
-    async fn unstage(&mut self, keys: &[usize]) -> CaseResult {
-        let mut gone = 0;
-        let mut named = Vec::new();
-        for key in keys {
-            let key = KEYS[*key].as_bytes();
-            gone += usize::from(self.model.window.remove(key).is_some());
-            named.push(Key::new(key)?);
-        }
-        ensure_eq!(self.store.window_unstage(&named).await?, gone);
-        Ok(())
-    }
-
-    async fn claim(&mut self, now: Timestamp, lease: Duration, limit: usize) -> CaseResult {
-        let answer = self.store.window_claim(now, lease, limit).await;
-        let lease = match guarded(lease) {
-            Ok(lease) => lease,
-            Err(refusal) => return refused(answer, refusal),
-        };
-        let claims = answer?;
-        let rows: Vec<_> = claims
-            .iter()
-            .map(|claim| (&claim.key, claim.visible_after))
-            .collect();
-        self.handed_out(&rows, now, limit)?;
-        let until = self.model.now.after(lease);
-        for claim in &claims {
-            ensure_eq!(claim.until, until);
-            self.model.fresh(claim.id)?;
-            if let Some(row) = self.model.window.get_mut(claim.key.as_bytes()) {
-                row.claim = Some((claim.id, until));
-            }
-        }
-        self.claims.extend(claims);
-        Ok(())
-    }
-
-    fn picked(&self, claims: &[usize]) -> Vec<Claim> {
-        let pick = |back: &usize| {
-            let last = self.claims.len().checked_sub(1)?;
-            self.claims.get(last - back % self.claims.len()).cloned()
-        };
-        claims.iter().filter_map(pick).collect()
-    }
-
-    async fn settle(&mut self, claims: &[usize]) -> CaseResult {
-        let claims = self.picked(claims);
-        let mut settled = 0;
-        for claim in &claims {
-            let key = claim.key.as_bytes();
-            if window::settle(self.model.window.get(key), claim.id, self.model.now) {
-                self.model.window.remove(key);
-                settled += 1;
-            }
-        }
-        ensure_eq!(self.other.window_settle(&claims).await?, settled);
-        Ok(())
-    }
-
-    async fn requeue(&mut self, claims: &[usize], at: Timestamp) -> CaseResult {
-        let claims = self.picked(claims);
-        let mut back = 0;
-        for claim in &claims {
-            let key = claim.key.as_bytes();
-            let row = window::requeue(self.model.window.get(key), claim.id, at, self.model.now);
-            if let Some(row) = row {
-                self.model.window.insert(key.to_vec(), row);
-                back += 1;
-            }
-        }
-        ensure_eq!(self.store.window_requeue(&claims, at).await?, back);
-        Ok(())
-    }
-
     /// Which lapsed rows go first is the engine's choice, and those of entries cannot be seen; so the rest of them is
     /// purged right after.
     async fn purge(&mut self, limit: usize) -> CaseResult {
@@ -724,7 +590,10 @@ impl Run<'_> {
         self.list(KEYS.len(), None, usize::MAX).await?;
         for key in KEYS {
             self.get(key.as_bytes()).await?;
+            self.window_info(key.as_bytes()).await?;
         }
+        self.list_window(None, usize::MAX).await?;
+        self.window_stats(self.model.now).await?;
         ensure_eq!(self.store.now().await?, self.model.now);
         Ok(())
     }

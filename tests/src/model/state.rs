@@ -6,7 +6,8 @@ use alkstore::rules::entry::{self, Head};
 use alkstore::rules::lock::Grant;
 use alkstore::rules::window::{self, Row};
 use alkstore::{
-    Commit, Expect, LockInfo, PutMode, Restage, Revision, Timestamp, Ttl, TxEntry, TxPut, Value,
+    Commit, Expect, Key, LockInfo, PutMode, Reclaim, Restage, Revision, Timestamp, Ttl, TxEntry,
+    TxPut, Value, WindowRow,
 };
 
 use crate::failure::Refusal;
@@ -20,6 +21,8 @@ pub(crate) struct Model {
     pub(crate) locks: BTreeMap<String, Grant<String>>,
     pub(crate) entries: BTreeMap<Vec<u8>, Stored>,
     pub(crate) window: BTreeMap<Vec<u8>, Row>,
+    /// The epoch of the sweep that is under way, where that is no lock among the others.
+    pub(crate) sweep: Option<Revision>,
     /// Every revision that was given, and the last one of each lock and each entry.
     pub(crate) given: BTreeSet<Revision>,
     pub(crate) last_token: BTreeMap<String, Revision>,
@@ -59,6 +62,7 @@ impl Default for Model {
             locks: BTreeMap::new(),
             entries: BTreeMap::new(),
             window: BTreeMap::new(),
+            sweep: None,
             given: BTreeSet::new(),
             last_token: BTreeMap::new(),
             last_version: BTreeMap::new(),
@@ -173,7 +177,43 @@ impl Model {
         self.locks.iter().filter_map(dead).collect()
     }
 
-    /// Whether a changeset may be applied: guards, then checks.
+    /// Whether the key may be written.
+    pub(crate) fn writable(&self, key: &[u8]) -> bool {
+        !self.window.get(key).is_some_and(|row| row.reclaiming)
+    }
+
+    /// Takes a key out of the window, unless it is marked; whether it was there.
+    pub(crate) fn unstage(&mut self, key: &[u8]) -> bool {
+        window::unstage(self.window.get(key)) && self.window.remove(key).is_some()
+    }
+
+    /// What the deletion of a key meets.
+    pub(crate) fn what_goes(&self, key: &[u8]) -> Reclaim {
+        self.live(key)
+            .map_or(Reclaim::Absent, |stored| Reclaim::Deleted {
+                bytes: stored.value.len() as u64,
+            })
+    }
+
+    /// The window in the order in which its rows become due.
+    pub(crate) fn waiting(&self) -> CaseResult<Vec<WindowRow>> {
+        let mut rows = Vec::new();
+        for (key, row) in &self.window {
+            rows.push(WindowRow {
+                key: Key::new(key.clone())?,
+                visible_after: row.visible_after,
+                claimed_until: row.claim.map(|(_, until)| until),
+                reclaiming: row.reclaiming,
+                requeues: row.requeues,
+            });
+        }
+        rows.sort_by(|one, other| {
+            (one.visible_after, &one.key).cmp(&(other.visible_after, &other.key))
+        });
+        Ok(rows)
+    }
+
+    /// Whether a changeset may be applied: guards, then checks and marks.
     pub(crate) fn judge(&self, plan: &Plan) -> Option<Refusal> {
         if !plan
             .guards
@@ -189,7 +229,9 @@ impl Model {
                 Expect::Version(version) => current == Some(*version),
             }
         };
-        (!plan.checks.iter().all(holds)).then_some(Refusal::Conflict)
+        let puts = plan.writes.iter().filter(|(_, write)| write.is_some());
+        let mut writable = puts.map(|(key, _)| self.writable(key));
+        (!plan.checks.iter().all(holds) || writable.any(|may| !may)).then_some(Refusal::Conflict)
     }
 
     pub(crate) fn apply(&mut self, plan: &Plan, commit: &Commit) -> CaseResult {
@@ -217,7 +259,7 @@ impl Model {
             }
         }
         for key in &plan.unstage {
-            self.window.remove(key);
+            self.unstage(key);
         }
         for (key, (at, restage)) in &plan.stage {
             self.stage(key, *at, *restage);

@@ -335,14 +335,14 @@ fn w8_very_many_claims_in_one_call() {
         let claims = claim(&store).await;
         assert_eq!(claims.len(), ROWS);
         let answers = store.window_finish(&claims, None).await.unwrap();
-        assert_eq!(answers, [Reclaim::Unmarked; ROWS]);
+        assert_eq!(answers, vec![Reclaim::Unmarked; ROWS]);
         let answers = store.window_mark(&claims, None).await.unwrap();
-        assert_eq!(answers, [Reclaim::Marked; ROWS]);
+        assert_eq!(answers, vec![Reclaim::Marked; ROWS]);
         let answers = store.window_finish(&claims, None).await.unwrap();
-        assert_eq!(answers[..ROWS - 1], [Reclaim::Absent; ROWS - 1]);
+        assert_eq!(answers[..ROWS - 1], vec![Reclaim::Absent; ROWS - 1]);
         assert_eq!(answers[ROWS - 1], Reclaim::Deleted { bytes: 1 });
         let answers = store.window_finish(&claims, None).await.unwrap();
-        assert_eq!(answers, [Reclaim::Voided; ROWS]);
+        assert_eq!(answers, vec![Reclaim::Voided; ROWS]);
         assert_eq!(store.window_stats(START).await.unwrap().rows, 0);
     });
 }

@@ -9,6 +9,7 @@ use alkstore_native::sqlite::rusqlite::Connection;
 use alkstore_native::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::support::{block_on, command, connect, fresh, open, quick, role, TTL};
+use crate::upgrade::FIRST;
 
 fn refused(path: &Path) -> alkstore::Error {
     let error = block_on(SqliteStore::open(path)).expect_err("it must not open");
@@ -158,26 +159,32 @@ fn e7_only_what_is_missing_is_made() {
 #[cfg(unix)]
 #[test]
 fn bad_input_a_file_that_may_only_be_read() {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
-    use std::os::unix::process::CommandExt as _;
     const TEST: &str = "open::bad_input_a_file_that_may_only_be_read";
     if let Some((path, _)) = role() {
         let error = refused(&path);
         assert!(error.to_string().contains("may only be read"), "{error}");
         return;
     }
+    // One that would have to be made a store, and one that would have to be brought up to this version.
+    for tables in ["CREATE TABLE other (x)", FIRST] {
+        read_only(TEST, tables);
+    }
+}
+
+#[cfg(unix)]
+fn read_only(test: &str, tables: &str) {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+    use std::os::unix::process::CommandExt as _;
     let (folder, path) = fresh();
     // Without a log, so that it can be read without making files beside it.
-    connect(&path)
-        .execute_batch("CREATE TABLE other (x)")
-        .unwrap();
+    connect(&path).execute_batch(tables).unwrap();
     let permit = |path: &Path, mode| {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     };
     permit(&path, 0o444);
     permit(folder.path(), 0o555);
     let before = contents(folder.path());
-    let mut child = command(TEST, &path, "");
+    let mut child = command(test, &path, "");
     // The file is ours, so its owner is who we are.
     let superuser = std::fs::metadata(&path).unwrap().uid() == 0;
     if superuser {

@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 /// A waiting row, a claimed one, an entry and a lock, as the first version left them.
-const FIRST: &str = "
+pub(crate) const FIRST: &str = "
     CREATE TABLE alkstore_lock (
         name BLOB PRIMARY KEY NOT NULL, owner BLOB NOT NULL, token INTEGER NOT NULL, deadline INTEGER NOT NULL
     ) WITHOUT ROWID;
@@ -38,7 +38,7 @@ const FIRST: &str = "
         (CAST('k' AS BLOB), 1000000000000000, 7, 1000030000000000);
 ";
 
-pub(crate) fn first_version(path: &Path) -> Connection {
+fn first_version(path: &Path) -> Connection {
     let connection = connect(path);
     connection.execute_batch(FIRST).unwrap();
     connection

@@ -45,9 +45,9 @@ const NAP: Duration = Duration::from_secs(1);
 ///     Ok(report.deleted)
 /// }
 /// ```
-pub async fn sweep<'a, S: EngineWindowState + ?Sized>(
-    store: &'a S,
-    options: SweepOptions<'a>,
+pub async fn sweep<S: EngineWindowState + ?Sized>(
+    store: &S,
+    options: SweepOptions<'_>,
 ) -> Result<SweepReport> {
     let mut run = Run::new(store, options)?;
     let halt = match run.all().await {
@@ -95,9 +95,9 @@ impl From<GcAbortCause> for Halt {
 
 type Step<T> = Result<T, Halt>;
 
-struct Run<'a, S: ?Sized> {
-    store: &'a S,
-    options: SweepOptions<'a>,
+struct Run<'s, 'o, S: ?Sized> {
+    store: &'s S,
+    options: SweepOptions<'o>,
     report: SweepReport,
     lease: Duration,
     batch: usize,
@@ -110,8 +110,8 @@ struct Run<'a, S: ?Sized> {
     fell: bool,
 }
 
-impl<'a, S: EngineWindowState + ?Sized> Run<'a, S> {
-    fn new(store: &'a S, options: SweepOptions<'a>) -> Result<Self> {
+impl<'s, 'o, S: EngineWindowState + ?Sized> Run<'s, 'o, S> {
+    fn new(store: &'s S, options: SweepOptions<'o>) -> Result<Self> {
         let wrong = |what: &'static str| Err(Error::new(ErrorKind::InvalidArgument, what));
         let lease = options.claim_lease.unwrap_or(LEASE);
         Ttl::new(lease)?;

@@ -273,7 +273,7 @@ fn t3_a_lost_deadlock_is_retried_inside() {
     let Some(place) = Place::new() else { return };
     block_on(async {
         // The store's connections notice a deadlock long before the other one does.
-        let url = format!("{} options='-c deadlock_timeout=20ms'", place.url);
+        let url = format!("{} options='-c deadlock_timeout=500ms'", place.url);
         let quick = PgOptions::new(&url)
             .unwrap()
             .schema(&place.schema)
@@ -297,7 +297,7 @@ fn t3_a_lost_deadlock_is_retried_inside() {
         let wanted = place
             .row(&looker, "SELECT classid::int4, objid::int4 FROM pg_locks WHERE locktype = 'advisory' AND granted \
                            AND mode = 'ExclusiveLock' AND pid IN (SELECT pid FROM pg_stat_activity \
-                           WHERE wait_event_type = 'Lock' AND strpos(query, '{s}.commit_v1') > 0)")
+                           WHERE wait_event_type = 'Lock' AND strpos(query, '{s}.commit_v2') > 0)")
             .await;
         let want = format!(
             "SELECT pg_advisory_xact_lock({}, {})",

@@ -6,7 +6,7 @@ mod postgres_support;
 
 use std::time::Duration;
 
-use alkstore::{Entries, ErrorKind, Lifecycle, Locks, PutOptions};
+use alkstore::{EngineWindowState, Entries, ErrorKind, Lifecycle, Locks, PutOptions, Reclaim};
 use alkstore_native::postgres::{PgOptions, PgStore};
 use postgres_support::{block_on, sqlstate, Place, SECOND, START};
 
@@ -189,13 +189,164 @@ fn a_later_or_another_schema_is_refused() {
     block_on(async {
         place.open(place.options()).await;
         let raw = place.client().await;
-        place.run(&raw, "INSERT INTO {s}.alkstore VALUES (2)").await;
+        place
+            .run(
+                &raw,
+                "INSERT INTO {s}.alkstore VALUES (3); DROP FUNCTION {s}.renew_v1",
+            )
+            .await;
         let error = PgStore::open(place.options()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.to_string().contains("version 2"), "{error}");
+        assert!(error.to_string().contains("version 3"), "{error}");
+        let made = place.row(&raw, "SELECT count(*) FROM pg_proc WHERE proname = 'renew_v1' AND pronamespace = '{s}'::regnamespace");
+        assert_eq!(made.await.get::<_, i64>(0), 0, "nothing is made in it");
         place.run(&raw, "DELETE FROM {s}.alkstore").await;
         let error = PgStore::open(place.options()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    });
+}
+
+/// What version 1 had and version 2 has not, over a store of version 2, with a candidate in its window.
+const VERSION_1: &str = "
+    DO $$ DECLARE f regprocedure; BEGIN
+      FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = '{s}'::regnamespace AND proname LIKE '%\\_v2' LOOP
+        EXECUTE 'DROP FUNCTION ' || f;
+      END LOOP;
+    END $$;
+    DROP TABLE {s}.gc_sweeper, {s}.gc_window;
+    CREATE TABLE {s}.gc_window (key bytea PRIMARY KEY, visible_after bigint NOT NULL, claim bigint, claim_until bigint);
+    CREATE INDEX gc_window_due ON {s}.gc_window (visible_after, key);
+    INSERT INTO {s}.gc_window VALUES ('old', 1000000000000000, 7, 1000000000000001), ('new', 1000000000000000);
+    CREATE FUNCTION {s}.put_v1(bytea, bytea, integer, bigint, bigint, integer, text, bigint)
+      RETURNS bigint[] LANGUAGE sql AS 'SELECT ARRAY[0, 1]::bigint[]';
+    CREATE FUNCTION {s}.stage_v1(bytea[], bigint[], boolean, integer[]) RETURNS void LANGUAGE sql AS '';
+    CREATE FUNCTION {s}.commit_v1(integer[], boolean[], text[], bigint[], bytea[], bigint[], bytea[], bytea[], bigint[],
+      bytea[], bytea[], bytea[], bigint[], bytea[], bigint[], OUT o_status integer, OUT o_guard bigint,
+      OUT o_versions bigint[]) LANGUAGE sql AS 'SELECT 0, 0::bigint, NULL::bigint[]';
+    UPDATE {s}.alkstore SET version = 1";
+
+#[test]
+fn k9_many_openers_upgrade_a_store_of_version_1_once() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        for _ in 0..3 {
+            let place = Place::on(&place.url);
+            let old = place.store().await;
+            old.put(b"old", b"kept", PutOptions::create())
+                .await
+                .unwrap();
+            let raw = place.client().await;
+            place.run(&raw, VERSION_1).await;
+
+            let opens: Vec<_> = (0..8)
+                .map(|_| {
+                    let options = place.options().manual_clock(START).pool_size(1);
+                    tokio::spawn(PgStore::open(options))
+                })
+                .collect();
+            for open in opens {
+                let store = open.await.unwrap().unwrap();
+                assert!(store.get(b"old").await.unwrap().is_some());
+            }
+            let store = place.store().await;
+            let rows = store.window_list(None, 9).await.unwrap();
+            let rows: Vec<_> = rows
+                .iter()
+                .map(|row| {
+                    (
+                        row.key.as_bytes(),
+                        row.claimed_until.is_some(),
+                        row.reclaiming,
+                        row.requeues,
+                    )
+                })
+                .collect();
+            assert_eq!(
+                rows,
+                [(&b"new"[..], false, false, 0), (b"old", true, false, 0)]
+            );
+            let now = START.plus(SECOND);
+            store.set_clock(now).await.unwrap();
+            let claims = store.window_claim(now, SECOND, 9).await.unwrap();
+            let answers = store.window_delete(&claims, None).await.unwrap();
+            assert_eq!(answers, [Reclaim::Absent, Reclaim::Deleted { bytes: 4 }]);
+
+            let versions = place
+                .row(
+                    &raw,
+                    "SELECT min(version), max(version), count(*) FROM {s}.alkstore",
+                )
+                .await;
+            assert_eq!(
+                (versions.get(0), versions.get(1), versions.get(2)),
+                (2, 2, 1_i64)
+            );
+        }
+    });
+}
+
+#[test]
+fn a_program_of_version_1_can_no_longer_write_and_does_not_bring_its_functions_back() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        place.store().await;
+        let raw = place.client().await;
+        place.run(&raw, VERSION_1).await;
+        let calls = [
+            "SELECT {s}.put_v1('k', 'v', 0, NULL, NULL, 1, NULL, NULL)",
+            "SELECT {s}.stage_v1(ARRAY['\\x01'::bytea], ARRAY[1::bigint], true, ARRAY[1])",
+            "SELECT {s}.commit_v1('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
+        ];
+        for call in calls {
+            place.run(&raw, call).await;
+        }
+        place.store().await;
+        for call in calls {
+            let error = raw.batch_execute(&place.fill(call)).await.unwrap_err();
+            assert_eq!(
+                error.code().map(|code| code.code()),
+                Some("42883"),
+                "{call}"
+            );
+        }
+        let names = place
+            .row(
+                &raw,
+                "SELECT count(*) FROM pg_proc WHERE pronamespace = '{s}'::regnamespace
+                   AND proname IN ('put_v1', 'stage_v1', 'commit_v1')",
+            )
+            .await;
+        assert_eq!(names.get::<_, i64>(0), 3, "the names stay taken");
+    });
+}
+
+#[test]
+fn e7_a_role_with_dml_alone_is_told_who_upgrades() {
+    let Some(cluster) = alkstore_tests::postgres::cluster(&[]) else {
+        return;
+    };
+    let place = Place::on(&cluster.url());
+    block_on(async {
+        place.store().await;
+        let raw = place.client().await;
+        place.run(&raw, VERSION_1).await;
+        place
+            .run(
+                &raw,
+                "CREATE ROLE app LOGIN; GRANT USAGE, CREATE ON SCHEMA {s} TO app;
+                 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {s} TO app;
+                 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {s} TO app",
+            )
+            .await;
+        let app = PgOptions::new(&format!("{} user=app", place.url)).unwrap();
+        let app = app.schema(&place.schema).manual_clock(START);
+        let error = PgStore::open(app).await.unwrap_err();
+        assert_eq!(sqlstate(&error), Some("42501"));
+        for part in ["has version 1", "needs 2", "the role that owns"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        let version = place.row(&raw, "SELECT version FROM {s}.alkstore").await;
+        assert_eq!(version.get::<_, i32>(0), 1);
     });
 }
 

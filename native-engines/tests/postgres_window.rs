@@ -6,8 +6,13 @@ mod postgres_support;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use alkstore::{Candidate, EngineWindowState, Key, Restage, Timestamp};
+use alkstore::{
+    Candidate, Changeset, Claim, EngineWindowState, Entries, ErrorKind, Key, Lifecycle, PutMode,
+    PutOptions, Reclaim, Restage, Timestamp, Transactions, WindowStats,
+};
+use alkstore_native::postgres::tokio_postgres::error::SqlState;
 use alkstore_native::postgres::{PgOptions, PgStore};
 use postgres_support::{block_on, Place, SECOND, START};
 
@@ -223,5 +228,427 @@ fn w2_stagers_and_takers_of_the_same_keys_all_end() {
         for one in crowd {
             one.await.unwrap();
         }
+    });
+}
+
+/// Puts an entry under each key and claims all of them, in the order of the keys.
+async fn claimed(store: &PgStore, count: u32) -> Vec<Claim> {
+    for candidate in candidates(count) {
+        let options = PutOptions::replace();
+        store
+            .put(candidate.key.as_bytes(), b"value", options)
+            .await
+            .unwrap();
+    }
+    store
+        .window_stage(&candidates(count), Restage::Move)
+        .await
+        .unwrap();
+    let claims = store
+        .window_claim(START, SECOND * 60, count as usize)
+        .await
+        .unwrap();
+    assert_eq!(claims.len(), count as usize);
+    claims
+}
+
+const GONE: Reclaim = Reclaim::Deleted { bytes: 5 };
+
+#[test]
+fn r4_a_write_that_waits_for_a_mark_is_refused_by_it() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = Arc::new(place.store().await);
+        let claims = claimed(&store, 1).await;
+        let key = claims[0].key.clone();
+        let version = store
+            .get(key.as_bytes())
+            .await
+            .unwrap()
+            .map(|entry| entry.version)
+            .unwrap();
+        let raw = place.client().await;
+        place
+            .run(&raw, "BEGIN; SELECT FROM {s}.gc_window FOR UPDATE")
+            .await;
+        let marker = {
+            let (store, claims) = (Arc::clone(&store), claims.clone());
+            tokio::spawn(async move { store.window_mark(&claims, None).await })
+        };
+        let looker = place.client().await;
+        place.until_waiting(&looker, 1).await;
+        let mut writers = Vec::new();
+        for options in [
+            PutOptions::create(),
+            PutOptions::replace(),
+            PutOptions::update(version),
+        ] {
+            let (store, key) = (Arc::clone(&store), key.clone());
+            writers.push(tokio::spawn(async move {
+                let put = store.put(key.as_bytes(), b"new", options).await;
+                put.map(drop)
+            }));
+        }
+        let mut changeset = Changeset::new();
+        let value: alkstore::Value = (&b"new"[..]).into();
+        changeset
+            .put(key.borrowed(), value, PutMode::Replace, None)
+            .unwrap();
+        writers.push({
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.commit_changeset(changeset).await.map(drop) })
+        });
+        place.until_waiting(&looker, 5).await;
+        place.run(&raw, "COMMIT").await;
+        assert_eq!(marker.await.unwrap().unwrap(), [Reclaim::Marked]);
+        for writer in writers {
+            let error = writer.await.unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict);
+            assert_eq!(
+                error.to_string(),
+                alkstore::rules::window::reclaiming().to_string()
+            );
+        }
+        assert_eq!(store.window_finish(&claims, None).await.unwrap(), [GONE]);
+        let put = store.put(key.as_bytes(), b"new", PutOptions::create());
+        assert!(put.await.unwrap().is_stored(), "once it is gone");
+    });
+}
+
+#[test]
+fn r3_a_mark_that_waits_for_a_publication_finds_its_claim_void() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = Arc::new(place.store().await);
+        let claims = claimed(&store, 2).await;
+        store.delete(claims[0].key.as_bytes(), None).await.unwrap();
+        let mut changeset = Changeset::new();
+        let value: alkstore::Value = (&b"value"[..]).into();
+        changeset
+            .put(claims[0].key.borrowed(), value, PutMode::Create, None)
+            .unwrap();
+        let mut raw = place.client().await;
+        let mut publication = raw.transaction().await.unwrap();
+        store.apply_in(&mut publication, &changeset).await.unwrap();
+        let looker = place.client().await;
+        let marker = {
+            let (store, claims) = (Arc::clone(&store), claims.clone());
+            tokio::spawn(async move { store.window_mark(&claims, None).await })
+        };
+        place.until_waiting(&looker, 1).await;
+        publication.commit().await.unwrap();
+        assert_eq!(
+            marker.await.unwrap().unwrap(),
+            [Reclaim::Voided, Reclaim::Marked]
+        );
+        assert!(store
+            .window_info(claims[0].key.as_bytes())
+            .await
+            .unwrap()
+            .is_none());
+    });
+}
+
+#[test]
+fn r14_a_sweep_that_is_no_longer_current_changes_nothing() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = Arc::new(place.store().await);
+        let claims = claimed(&store, 2).await;
+        let epoch = store.sweep_begin(SECOND).await.unwrap().unwrap();
+        assert_eq!(store.sweep_begin(SECOND).await.unwrap(), None);
+        let marked = store.window_mark(&claims[..1], Some(epoch)).await.unwrap();
+        assert_eq!(marked, [Reclaim::Marked]);
+
+        // It waits for a row until its lease has lapsed.
+        let raw = place.client().await;
+        place
+            .run(&raw, "BEGIN; SELECT FROM {s}.gc_window FOR UPDATE")
+            .await;
+        let finisher = {
+            let (store, claims) = (Arc::clone(&store), claims.clone());
+            tokio::spawn(async move { store.window_finish(&claims[..1], Some(epoch)).await })
+        };
+        let looker = place.client().await;
+        place.until_waiting(&looker, 1).await;
+        store.set_clock(START.plus(SECOND)).await.unwrap();
+        // Its successor waits for it in turn.
+        let successor = {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.sweep_begin(SECOND).await })
+        };
+        place.until_waiting(&looker, 2).await;
+        place.run(&raw, "COMMIT").await;
+        let error = finisher.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::LeaseLost);
+        let next = successor.await.unwrap().unwrap().unwrap();
+        assert!(next > epoch);
+
+        for fenced in [&claims[..], &[]] {
+            for lost in [
+                store.window_mark(fenced, Some(epoch)).await,
+                store.window_finish(fenced, Some(epoch)).await,
+                store.window_delete(fenced, Some(epoch)).await,
+            ] {
+                assert_eq!(lost.unwrap_err().kind(), ErrorKind::LeaseLost);
+            }
+        }
+        assert!(!store.sweep_extend(epoch, SECOND).await.unwrap());
+        assert!(!store.sweep_end(epoch).await.unwrap());
+        assert!(store.sweep_extend(next, SECOND * 60).await.unwrap());
+        let finished = store.window_finish(&claims, Some(next)).await.unwrap();
+        assert_eq!(finished, [GONE, Reclaim::Unmarked]);
+        assert!(store.sweep_end(next).await.unwrap());
+    });
+}
+
+#[test]
+fn w8_a_mark_judges_its_claim_by_the_time_after_its_last_wait() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = Arc::new(place.store().await);
+        let claims = claimed(&store, 2).await;
+        let raw = place.client().await;
+        place
+            .run(
+                &raw,
+                "BEGIN; SELECT FROM {s}.gc_window ORDER BY key DESC LIMIT 1 FOR UPDATE",
+            )
+            .await;
+        let marker = {
+            let (store, claims) = (Arc::clone(&store), claims.clone());
+            tokio::spawn(async move { store.window_mark(&claims, None).await })
+        };
+        let looker = place.client().await;
+        place.until_waiting(&looker, 1).await;
+        store.set_clock(START.plus(SECOND * 60)).await.unwrap();
+        place.run(&raw, "COMMIT").await;
+        assert_eq!(marker.await.unwrap().unwrap(), [Reclaim::Lapsed; 2]);
+    });
+}
+
+#[test]
+fn w8_answers_come_in_the_order_of_the_claims() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = place.store().await;
+        let claims = claimed(&store, 9).await;
+        let key = |n: usize| claims[n].key.borrowed();
+        let raw = place.client().await;
+        // 0 goes, 1 is published, 2 claimed again by somebody else, 3 marked, 4 pinned, 5 without an entry, 6 with a
+        // lapsed one, 7 requeued, 8 goes; 8 is named twice.
+        let create = PutOptions::create();
+        store.put(key(1).as_bytes(), b"x", create).await.unwrap();
+        let sql = "UPDATE {s}.gc_window SET claim = claim + 1000 WHERE key = '\\x00000002';
+             INSERT INTO {s}.gc_pins VALUES ('\\x00000004', 'a', 0), ('\\x00000004', 'b', 9223372036854775807),
+               ('\\x00000000', 'a', 0), ('\\x00000000', 'b', 1);
+             UPDATE {s}.entries SET expires_at = 1 WHERE key = '\\x00000006'";
+        place.run(&raw, sql).await;
+        store.window_mark(&claims[3..4], None).await.unwrap();
+        store.delete(key(5).as_bytes(), None).await.unwrap();
+        let requeued = store.window_requeue(&claims[7..8], START).await.unwrap();
+        assert_eq!(requeued, 1);
+
+        let judged = store
+            .window_judge(&[key(8), key(5), key(4), key(6)])
+            .await
+            .unwrap();
+        assert_eq!(
+            judged,
+            [GONE, Reclaim::Absent, Reclaim::Pinned, Reclaim::Absent]
+        );
+        let order = [8, 1, 7, 4, 8, 3, 0, 5, 2, 6];
+        let asked: Vec<_> = order.iter().map(|n| claims[*n].clone()).collect();
+        let expected = [
+            GONE,
+            Reclaim::Voided,
+            Reclaim::Voided,
+            Reclaim::Pinned,
+            Reclaim::Voided,
+            Reclaim::Marked,
+            GONE,
+            Reclaim::Absent,
+            Reclaim::Lapsed,
+            Reclaim::Absent,
+        ];
+        assert_eq!(store.window_delete(&asked, None).await.unwrap(), expected);
+
+        let left = store.window_list(None, 100).await.unwrap();
+        let left: Vec<_> = left.iter().map(|row| row.key.as_bytes()[3]).collect();
+        assert_eq!(left, [2, 3, 4, 7]);
+        let pins = place
+            .row(
+                &raw,
+                "SELECT count(*), count(*) FILTER (WHERE key = '\\x00000004') FROM {s}.gc_pins",
+            )
+            .await;
+        assert_eq!((pins.get(0), pins.get(1)), (2_i64, 2_i64));
+        assert!(store.get(key(1).as_bytes()).await.unwrap().is_some());
+        let entries = place.row(&raw, "SELECT count(*) FROM {s}.entries").await;
+        assert_eq!(entries.get::<_, i64>(0), 5, "1, 2, 3, 4 and 7");
+    });
+}
+
+#[test]
+fn r17_what_cannot_be_asked_protects() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = place.store().await;
+        let claims = claimed(&store, 3).await;
+        let raw = place.client().await;
+        place
+            .run(
+                &raw,
+                "CREATE TABLE {s}.refs (k bytea); CREATE INDEX ON {s}.refs (k);
+                 INSERT INTO {s}.refs VALUES ('\\x00000001'), ('\\x00000001'), (NULL);
+                 CREATE TABLE {s}.more (\"a k\" bytea)",
+            )
+            .await;
+        let call = |tables: &str, columns: &str| {
+            let keys: Vec<_> = (0..3).map(|n| format!("'\\x0000000{n}'")).collect();
+            let claims: Vec<_> = claims.iter().map(|c| c.id.get().to_string()).collect();
+            place.fill(&format!(
+                "SELECT {{s}}.reclaim_v2(2, ARRAY[{}]::bytea[], ARRAY[{}], ARRAY[1, 2, 3], NULL, false, \
+                 ARRAY[{tables}], ARRAY[{columns}])",
+                keys.join(","),
+                claims.join(",")
+            ))
+        };
+        let failed = raw
+            .query_one(&call("'{s}.refs', '{s}.gone'", "'k', 'k'"), &[])
+            .await
+            .unwrap_err();
+        assert_eq!(failed.code().map(SqlState::code), Some("42P01"));
+        assert_eq!(store.window_list(None, 9).await.unwrap().len(), 3);
+        let answers = raw
+            .query_one(&call("'{s}.refs', '{s}.more'", "'k', '\"a k\"'"), &[])
+            .await
+            .unwrap();
+        assert_eq!(answers.get::<_, Vec<i64>>(0), [5, -7, 5]);
+    });
+}
+
+#[test]
+fn w8_batches_above_the_limit_of_one_statement_are_whole() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = place.store().await;
+        let count = 20_500;
+        store
+            .window_stage(&candidates(count), Restage::Move)
+            .await
+            .unwrap();
+        let mut claims = store
+            .window_claim(START, SECOND, count as usize)
+            .await
+            .unwrap();
+        claims.reverse();
+        let marked = store.window_mark(&claims[..20_250], None).await.unwrap();
+        assert_eq!(marked, vec![Reclaim::Marked; 20_250]);
+        let stats = store.window_stats(START).await.unwrap();
+        assert_eq!(
+            (stats.rows, stats.due, stats.claimed, stats.reclaiming),
+            (20_500, 20_500, 20_500, 20_250)
+        );
+        let finished = store.window_finish(&claims, None).await.unwrap();
+        assert_eq!(finished[..20_250], vec![Reclaim::Absent; 20_250]);
+        assert_eq!(finished[20_250..], vec![Reclaim::Unmarked; 250]);
+        let deleted = store.window_delete(&claims, None).await.unwrap();
+        assert_eq!(deleted[..20_250], vec![Reclaim::Voided; 20_250]);
+        assert_eq!(deleted[20_250..], vec![Reclaim::Absent; 250]);
+        assert_eq!(
+            store.window_stats(START).await.unwrap(),
+            WindowStats::default()
+        );
+    });
+}
+
+#[test]
+fn w8_the_window_is_read_by_its_indexes() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = place.store().await;
+        store
+            .window_stage(&candidates(20_000), Restage::Move)
+            .await
+            .unwrap();
+        let raw = place.client().await;
+        place
+            .run(
+                &raw,
+                "INSERT INTO {s}.entries SELECT key, key, 1, NULL FROM {s}.gc_window;
+                 INSERT INTO {s}.gc_pins SELECT key, 'a', 0 FROM {s}.gc_window;
+                 ANALYZE {s}.gc_window, {s}.entries, {s}.gc_pins",
+            )
+            .await;
+        let scans = async || {
+            let sql = format!(
+                "SELECT (SELECT sum(seq_scan)::bigint FROM pg_stat_user_tables WHERE schemaname = '{0}' \
+                 AND relname IN ('gc_window', 'entries', 'gc_pins')), \
+                 (SELECT idx_scan FROM pg_stat_user_indexes WHERE schemaname = '{0}' AND indexrelname = 'gc_window_due')",
+                place.schema
+            );
+            let row = place.row(&raw, &sql).await;
+            (row.get::<_, i64>(0), row.get::<_, i64>(1))
+        };
+        let settled = async |at_least: i64| {
+            for _ in 0..10_000 {
+                let (seq, due) = scans().await;
+                if due >= at_least {
+                    return (seq, due);
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            panic!("the server counts no scans");
+        };
+        // The counts of a session arrive when it ends.
+        let first = place.open(place.options().manual_clock(START)).await;
+        first.window_list(None, 1).await.unwrap();
+        first.close().await.unwrap();
+        store.close().await.unwrap();
+        let before = settled(1).await;
+
+        let store = place
+            .open(place.options().manual_clock(START).pool_size(1))
+            .await;
+        for _ in 0..8 {
+            assert_eq!(store.window_take(START, Some(5)).await.unwrap().len(), 5);
+            let claims = store.window_claim(START, SECOND, 10).await.unwrap();
+            store.window_mark(&claims[..5], None).await.unwrap();
+            store.window_finish(&claims[..5], None).await.unwrap();
+            store.window_delete(&claims, None).await.unwrap();
+            let rows = store.window_list(None, 5).await.unwrap();
+            assert_eq!(rows.len(), 5);
+            store.window_list(rows.last(), 5).await.unwrap();
+        }
+        store.close().await.unwrap();
+        let after = settled(before.1 + 32).await;
+        assert_eq!(after.0, before.0, "no table was read as a whole");
+    });
+}
+
+#[test]
+fn lapsed_pins_are_purged_within_the_limit() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = place.store().await;
+        let raw = place.client().await;
+        place
+            .run(
+                &raw,
+                "INSERT INTO {s}.gc_pins SELECT '\\x01', n::text, 0 FROM generate_series(1, 10) n;
+                 INSERT INTO {s}.gc_pins VALUES ('\\x01', 'live', 9223372036854775807);
+                 INSERT INTO {s}.entries VALUES ('\\x01', '', 1, 0)",
+            )
+            .await;
+        let mut purged = Vec::new();
+        for _ in 0..4 {
+            purged.push(store.purge_lapsed(5).await.unwrap());
+        }
+        assert_eq!(purged, [5, 5, 1, 0]);
+        let left = place
+            .row(&raw, "SELECT min(owner), count(*) FROM {s}.gc_pins")
+            .await;
+        assert_eq!((left.get(0), left.get(1)), ("live", 1_i64));
     });
 }

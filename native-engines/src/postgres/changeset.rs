@@ -30,7 +30,7 @@ impl Statements {
         Self {
             commit: Statement::writes(
                 schema.fill(
-                    "SELECT o_status, o_guard, o_versions FROM {schema}.commit_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, \
+                    "SELECT o_status, o_guard, o_versions FROM {schema}.commit_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, \
                      $10, $11, $12, $13, $14, $15)",
                 ),
                 [
@@ -262,6 +262,7 @@ impl<'c> Arrays<'c> {
                 let (name, token) = guard.ok_or_else(nonsense)?;
                 Err(rules::lock::lease_lost(name, *token))
             }
+            3 => Err(rules::window::reclaiming()),
             _ => Err(nonsense()),
         }
     }

@@ -16,7 +16,7 @@ use super::{bounded, number, revision, PgStore};
 
 pub(super) struct Statements {
     get: Statement,
-    put: Statement,
+    pub(super) put: Statement,
     touch: Statement,
     delete: Statement,
     list: Statement,
@@ -34,7 +34,7 @@ impl Statements {
                 [bytes()],
             ),
             put: Statement::writes(
-                schema.fill("SELECT {schema}.put_v1($1, $2, $3, $4, $5, $6, $7, $8)"),
+                schema.fill("SELECT {schema}.put_v2($1, $2, $3, $4, $5, $6, $7, $8)"),
                 [
                     bytes(),
                     bytes(),
@@ -129,6 +129,7 @@ impl Entries for PgStore {
                 ([Some(2), None], Some((name, token))) => {
                     Err(rules::lock::lease_lost(name, *token))
                 }
+                ([Some(3), None], _) => Err(rules::window::reclaiming()),
                 _ => Err(nonsense()),
             }
         })

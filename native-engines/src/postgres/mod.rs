@@ -56,23 +56,33 @@ mod changeset;
 mod connection;
 mod entries;
 mod error;
+mod fleet;
+mod joint;
+mod keeper;
 mod locks;
 mod options;
+mod pins;
+mod reclaim;
 mod schema;
+mod sources;
+mod sweeper;
 mod tls;
 mod window;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use alkstore::{BoxFuture, Error, ErrorKind, Gate, Lifecycle, Result, Timestamp};
+use alkstore::{BoxFuture, Error, ErrorKind, Gate, Lifecycle, Result, Timestamp, Ttl};
 use tokio_postgres::types::Type;
 
 use connection::{column, Connections, Statement};
 use schema::Schema;
 
 pub use error::PgCause;
+pub use joint::PgJointTx;
+pub use keeper::PinKeeper;
 pub use options::{PgOptions, PgTls, MAX_SCHEMA_BYTES};
+pub use pins::{PgPin, PgPinOwner};
 
 /// The driver, whose transactions and configurations this engine takes.
 pub use tokio_postgres;
@@ -89,6 +99,16 @@ struct Shared {
     entries: entries::Statements,
     changesets: changeset::Statements,
     window: window::Statements,
+    reclaim: reclaim::Statements,
+    fleet: bool,
+    sources: Mutex<Vec<sources::Source>>,
+    lookup: Statement,
+    sweeper: sweeper::Sweeper,
+    sweep: fleet::Statements,
+    joint: joint::Statements,
+    pins: pins::Statements,
+    pin_ttl: Ttl,
+    instance: String,
     now: Statement,
     purge: Statement,
     manual_clock: bool,
@@ -111,6 +131,16 @@ impl PgStore {
             entries: entries::Statements::new(&schema),
             changesets: changeset::Statements::new(&schema),
             window: window::Statements::new(&schema),
+            reclaim: reclaim::Statements::new(&schema),
+            fleet: options.fleet,
+            sources: Mutex::default(),
+            lookup: sources::lookup(),
+            sweeper: sweeper::Sweeper::new(&schema),
+            sweep: fleet::Statements::new(&schema),
+            joint: joint::Statements::new(&schema),
+            pins: pins::Statements::new(&schema),
+            pin_ttl: Ttl::new(options.pin_ttl)?,
+            instance: fleet::mint(),
             now: Statement::reads(schema.fill("SELECT {schema}.clock()"), []),
             purge: Statement::writes(schema.fill(PURGE), [Type::INT8]),
             manual_clock: options.manual_clock.is_some(),
@@ -165,6 +195,8 @@ impl Lifecycle for PgStore {
         Box::pin(async {
             if self.0.gate.close() {
                 self.0.connections.close();
+                // Where this fails, the lock goes with its session.
+                let _ = self.0.sweeper.release(&self.0.connections, None).await;
             }
             Ok(())
         })
@@ -180,12 +212,18 @@ lapsed_locks AS MATERIALIZED ( \
 ), lapsed_entries AS MATERIALIZED ( \
   SELECT e.key FROM {schema}.entries e WHERE e.expires_at <= (SELECT now FROM at) \
   LIMIT $1 - (SELECT count(*) FROM lapsed_locks) FOR UPDATE SKIP LOCKED \
+), lapsed_pins AS MATERIALIZED ( \
+  SELECT p.key, p.owner FROM {schema}.gc_pins p WHERE p.expires_at <= (SELECT now FROM at) \
+  LIMIT $1 - (SELECT count(*) FROM lapsed_locks) - (SELECT count(*) FROM lapsed_entries) FOR UPDATE SKIP LOCKED \
 ), purged_locks AS ( \
   DELETE FROM {schema}.locks l USING lapsed_locks d WHERE l.name = d.name RETURNING 1 \
 ), purged_entries AS ( \
   DELETE FROM {schema}.entries e USING lapsed_entries d WHERE e.key = d.key RETURNING 1 \
+), purged_pins AS ( \
+  DELETE FROM {schema}.gc_pins p USING lapsed_pins d WHERE p.key = d.key AND p.owner = d.owner RETURNING 1 \
 ) \
-SELECT (SELECT count(*) FROM purged_locks) + (SELECT count(*) FROM purged_entries)";
+SELECT (SELECT count(*) FROM purged_locks) + (SELECT count(*) FROM purged_entries) \
+  + (SELECT count(*) FROM purged_pins)";
 
 fn bounded(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)

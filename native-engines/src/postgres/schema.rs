@@ -14,13 +14,26 @@ use super::PgOptions;
 pub(super) const QUOTE: &str = "$alkstore$";
 
 /// The version of the schema that this code makes and uses.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// How many advisory locks all keys share: few enough for the largest changeset to fit into the server's lock table,
 /// many enough that strangers rarely meet.
 const STRIPES: u64 = 1024;
 
 const PARTS: &str = include_str!("schema.sql");
+
+/// What version 2 changes in a schema of version 1. The functions that know nothing of marks go, so that a program which
+/// calls them fails instead of trusting what is being deleted. One without arguments stays under each name: to the
+/// program of version 1 the name is there, so opening does not make the old function again.
+const FROM_VERSION_1: &str = "\
+ALTER TABLE {schema}.gc_window ADD COLUMN IF NOT EXISTS reclaiming boolean NOT NULL DEFAULT false, \
+  ADD COLUMN IF NOT EXISTS requeues integer NOT NULL DEFAULT 0; \
+DROP FUNCTION IF EXISTS {schema}.put_v1, {schema}.stage_v1, {schema}.commit_v1; \
+CREATE FUNCTION {schema}.put_v1() RETURNS void LANGUAGE sql AS ''; \
+CREATE FUNCTION {schema}.stage_v1() RETURNS void LANGUAGE sql AS ''; \
+CREATE FUNCTION {schema}.commit_v1() RETURNS void LANGUAGE sql AS ''; \
+UPDATE {schema}.alkstore SET version = 2";
+
 /// The language and the body of the clock. In SQL, so that it is inlined.
 const SYSTEM_CLOCK: (&str, &str) = (
     "sql",
@@ -93,16 +106,16 @@ impl Schema {
                 .map_err(|f| f.into_error(Stage::Connecting))?;
             check_server(&***client).await?;
             let found = self.catalogue(&***client).await?;
-            let missing = self.missing(&found, options);
-            let found = if missing.is_empty() {
+            let version = self.version(&***client, &found).await?;
+            let found = if version == Some(VERSION) && self.missing(&found, options).is_empty() {
                 found
             } else {
                 self.create(client, options)
                     .await
-                    .map_err(|error| self.explain(error))?;
+                    .map_err(|error| self.explain(error, version))?;
                 self.catalogue(&***client).await?
             };
-            self.check(&***client, &found, options).await?;
+            self.check(&found, options)?;
             borrowed.give_back();
             Ok(())
         };
@@ -183,19 +196,51 @@ impl Schema {
         .await
         .map_err(writing)?;
         let found = self.catalogue(&*tx).await?;
+        let upgrade = self.version(&*tx, &found).await? == Some(1);
+        if upgrade {
+            tx.batch_execute(&self.fill(FROM_VERSION_1))
+                .await
+                .map_err(writing)?;
+        }
         for sql in self.missing(&found, options) {
             tx.batch_execute(&sql).await.map_err(writing)?;
         }
         tx.commit().await.map_err(writing)
     }
 
-    /// Refuses a schema of a later version, and one whose clock is not the kind that was asked for.
-    async fn check(
+    /// The version of the schema, where a store is there at all; what this program cannot use is refused before it makes
+    /// anything.
+    async fn version(
         &self,
         client: &impl GenericClient,
         found: &HashMap<String, Option<String>>,
-        options: &PgOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<i32>> {
+        if !found.contains_key("alkstore") {
+            return Ok(None);
+        }
+        let rows = client
+            .query_typed(
+                &self.fill("SELECT max(version) FROM {schema}.alkstore"),
+                &[],
+            )
+            .await
+            .map_err(reading)?;
+        let version = rows
+            .first()
+            .and_then(|row| row.try_get::<_, Option<i32>>(0).ok().flatten());
+        let wrong = match version {
+            Some(1..=VERSION) => return Ok(version),
+            Some(newer) if newer > VERSION => format!(
+                "the schema {:?} has version {newer}, this program knows {VERSION}: use a newer program",
+                self.name
+            ),
+            _ => format!("the schema {:?} does not hold a store", self.name),
+        };
+        Err(Error::new(ErrorKind::InvalidArgument, wrong))
+    }
+
+    /// Refuses a schema whose clock is not the kind that was asked for.
+    fn check(&self, found: &HashMap<String, Option<String>>, options: &PgOptions) -> Result<()> {
         let refuse = |text: String| Err(Error::new(ErrorKind::InvalidArgument, text));
         let clock = found.get("clock").and_then(Option::as_deref);
         let is_system = clock == Some(SYSTEM_CLOCK.1);
@@ -221,42 +266,29 @@ impl Schema {
                 ))
             }
         }
-        let version = client
-            .query_typed(
-                &self.fill("SELECT max(version) FROM {schema}.alkstore"),
-                &[],
-            )
-            .await
-            .map_err(reading)?;
-        let version = version
-            .first()
-            .and_then(|row| row.try_get::<_, Option<i32>>(0).ok().flatten());
-        match version {
-            Some(VERSION) => Ok(()),
-            Some(newer) if newer > VERSION => refuse(format!(
-                "the schema {:?} has version {newer}, this program knows {VERSION}: use a newer program",
-                self.name
-            )),
-            _ => refuse(format!("the schema {:?} does not hold a store", self.name)),
-        }
+        Ok(())
     }
 
     /// A role without the right to create gets told what to do.
-    fn explain(&self, error: Error) -> Error {
+    fn explain(&self, error: Error, version: Option<i32>) -> Error {
         let Some(cause) = PgCause::of(&error).filter(|cause| cause.sqlstate() == Some("42501"))
         else {
             return error;
         };
         let cause = cause.clone();
-        Error::new(
-            ErrorKind::Database,
-            format!(
+        let text = match version {
+            Some(old) if old < VERSION => format!(
+                "the schema {:?} has version {old}, this program needs {VERSION} and this role may not upgrade it: open \
+                 the store once, with this program, as the role that owns the schema",
+                self.name
+            ),
+            _ => format!(
                 "the schema {:?} is missing or incomplete and this role may not create it: open the store once as a \
                  role that may",
                 self.name
             ),
-        )
-        .with_source(cause)
+        };
+        Error::new(ErrorKind::Database, text).with_source(cause)
     }
 }
 

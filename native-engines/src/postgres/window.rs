@@ -4,17 +4,20 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use alkstore::{
-    validate, BoxFuture, Candidate, Claim, EngineWindowState, Key, Restage, Result, Timestamp,
+    validate, BoxFuture, Candidate, Claim, EngineWindowState, Error, Key, LockName, Reclaim,
+    Restage, Result, Revision, Timestamp, WindowRow, WindowStats,
 };
 use tokio_postgres::types::Type;
 use tokio_postgres::Row;
 
 use super::connection::{column, Statement};
-use super::schema::{stripe, Schema};
-use super::{bounded, number, revision, PgStore};
+use super::error::{Failure, Stage};
+use super::reclaim::Step;
+use super::schema::{name_lock, stripe, Schema};
+use super::{bounded, number, revision, sources, PgStore};
 
-/// How many candidates are staged in one statement.
-const BATCH: usize = 10_000;
+/// How many keys one statement takes.
+pub(super) const BATCH: usize = 10_000;
 
 pub(super) struct Statements {
     stage: Statement,
@@ -24,6 +27,12 @@ pub(super) struct Statements {
     claim: Statement,
     settle: Statement,
     requeue: Statement,
+    list: Statement,
+    info: Statement,
+    stats: Statement,
+    sweep_begin: Statement,
+    sweep_extend: Statement,
+    sweep_end: Statement,
 }
 
 impl Statements {
@@ -31,18 +40,19 @@ impl Statements {
         let (keys, numbers, int8) = (|| Type::BYTEA_ARRAY, || Type::INT8_ARRAY, || Type::INT8);
         Self {
             stage: Statement::writes(
-                schema.fill("SELECT {schema}.stage_v1($1, $2, $3, $4)"),
+                schema.fill("SELECT {schema}.stage_v2($1, $2, $3, $4)"),
                 [keys(), numbers(), Type::BOOL, Type::INT4_ARRAY],
             ),
             take: Statement::writes(
                 schema.fill(&format!(
-                    "DELETE FROM {{schema}}.gc_window w WHERE {CHOSEN} RETURNING w.key, w.visible_after"
+                    "DELETE FROM {{schema}}.gc_window w WHERE {} RETURNING w.key, w.visible_after",
+                    chosen(UNMARKED)
                 )),
                 [int8(), int8()],
             ),
             take_all: Statement::writes(
                 schema.fill(&format!(
-                    "DELETE FROM {{schema}}.gc_window w WHERE {AVAILABLE} RETURNING w.key, w.visible_after"
+                    "DELETE FROM {{schema}}.gc_window w WHERE {AVAILABLE} {UNMARKED} RETURNING w.key, w.visible_after"
                 )),
                 [int8()],
             ),
@@ -50,24 +60,55 @@ impl Statements {
             claim: Statement::writes(
                 schema.fill(&format!(
                     "UPDATE {{schema}}.gc_window w SET claim = pg_catalog.nextval({{revision}}), \
-                     claim_until = {{schema}}.after_v1((SELECT {{schema}}.clock()), $3) WHERE {CHOSEN} \
-                     RETURNING w.key, w.visible_after, w.claim, w.claim_until"
+                     claim_until = (SELECT {{schema}}.after_v1({{schema}}.clock(), $3)) WHERE {} \
+                     RETURNING w.key, w.visible_after, w.claim, w.claim_until, w.reclaiming, w.requeues",
+                    chosen("")
                 )),
                 [int8(), int8(), int8()],
             ),
             settle: Statement::writes(
                 schema.fill(&format!(
                     "{HELD} DELETE FROM {{schema}}.gc_window w USING held h \
-                     WHERE w.key = h.key AND h.claim_until > {{schema}}.clock() RETURNING 1"
+                     WHERE w.key = h.key AND h.claim_until > {{schema}}.clock() {UNMARKED} RETURNING 1"
                 )),
                 [keys(), numbers()],
             ),
             requeue: Statement::writes(
                 schema.fill(&format!(
-                    "{HELD} UPDATE {{schema}}.gc_window w SET visible_after = $3, claim = NULL, claim_until = NULL \
+                    "{HELD} UPDATE {{schema}}.gc_window w SET visible_after = $3, claim = NULL, claim_until = NULL, \
+                     requeues = w.requeues + CASE WHEN w.requeues < 2147483647 THEN 1 ELSE 0 END \
                      FROM held h WHERE w.key = h.key AND h.claim_until > {{schema}}.clock() RETURNING 1"
                 )),
                 [keys(), numbers(), int8()],
+            ),
+            list: Statement::reads(
+                schema.fill(&format!(
+                    "{SHOWN} WHERE (w.visible_after, w.key) > ($1, $2) ORDER BY w.visible_after, w.key LIMIT $3"
+                )),
+                [int8(), Type::BYTEA, int8()],
+            ),
+            info: Statement::reads(
+                schema.fill(&format!("{SHOWN} WHERE w.key = $1")),
+                [Type::BYTEA],
+            ),
+            stats: Statement::reads(schema.fill(STATS), [int8()]),
+            // An owner that nobody else is, so that the call never comes by somebody else's sweep.
+            sweep_begin: Statement::writes(
+                schema.fill(
+                    "SELECT {schema}.try_lock_v1($1, pg_catalog.gen_random_uuid()::pg_catalog.text, $2, $3)",
+                ),
+                [Type::TEXT, int8(), Type::INT4],
+            ),
+            sweep_extend: Statement::writes(
+                schema.fill(
+                    "SELECT {schema}.renew_v1(l.name, l.owner, l.token, $3) FROM {schema}.locks l \
+                     WHERE l.name = $1 AND l.token = $2",
+                ),
+                [Type::TEXT, int8(), int8()],
+            ),
+            sweep_end: Statement::writes(
+                schema.fill("DELETE FROM {schema}.locks WHERE name = $1 AND token = $2 RETURNING 1"),
+                [Type::TEXT, int8()],
             ),
         }
     }
@@ -77,14 +118,20 @@ impl Statements {
 const AVAILABLE: &str = "w.visible_after <= $1 \
      AND (w.claim_until IS NULL OR w.claim_until <= (SELECT {schema}.clock()))";
 
-/// At most $2 available rows, oldest first, passing over what others have in hand. The array is made once, before any
-/// row is touched; a plain sub-query with a limit can be evaluated again and choose more. The rows are locked by
-/// then, and the predicate is stated again for them.
-const CHOSEN: &str = "w.ctid = ANY (ARRAY( \
-       SELECT c.ctid FROM {schema}.gc_window c WHERE c.visible_after <= $1 \
-       AND (c.claim_until IS NULL OR c.claim_until <= (SELECT {schema}.clock())) \
-       ORDER BY c.visible_after, c.key LIMIT $2 FOR UPDATE SKIP LOCKED)) \
-     AND w.visible_after <= $1 AND (w.claim_until IS NULL OR w.claim_until <= (SELECT {schema}.clock()))";
+/// What a sweep has begun to delete is left to sweeps.
+const UNMARKED: &str = "AND NOT w.reclaiming";
+
+/// At most $2 available rows of which `also` is true, oldest first, passing over what others have in hand. The array is
+/// made once, before any row is touched; a plain sub-query with a limit can be evaluated again and choose more. The rows
+/// are locked by then, and the predicate is stated again for them.
+fn chosen(also: &str) -> String {
+    format!(
+        "w.ctid = ANY (ARRAY( \
+           SELECT w.ctid FROM {{schema}}.gc_window w WHERE {AVAILABLE} {also} \
+           ORDER BY w.visible_after, w.key LIMIT $2 FOR UPDATE SKIP LOCKED)) \
+         AND {AVAILABLE} {also}"
+    )
+}
 
 /// The rows of the claims $1, $2, locked in the order of the keys; what is judged of them is judged after that.
 const HELD: &str = "WITH held AS MATERIALIZED ( \
@@ -93,8 +140,16 @@ const HELD: &str = "WITH held AS MATERIALIZED ( \
        ORDER BY w.key FOR UPDATE OF w)";
 
 const UNSTAGE: &str = "WITH held AS MATERIALIZED ( \
-       SELECT w.key FROM {schema}.gc_window w WHERE w.key = ANY ($1) ORDER BY w.key FOR UPDATE) \
+       SELECT w.key FROM {schema}.gc_window w WHERE w.key = ANY ($1) AND NOT w.reclaiming ORDER BY w.key FOR UPDATE) \
      DELETE FROM {schema}.gc_window w USING held h WHERE w.key = h.key RETURNING 1";
+
+const SHOWN: &str = "SELECT w.key, w.visible_after, w.claim_until, w.reclaiming, w.requeues FROM {schema}.gc_window w";
+
+/// One pass over the rows, as of one instant.
+const STATS: &str = "WITH at AS MATERIALIZED (SELECT {schema}.clock() AS now) \
+     SELECT count(*), count(*) FILTER (WHERE w.visible_after <= $1), \
+     count(*) FILTER (WHERE w.claim_until > (SELECT now FROM at)), count(*) FILTER (WHERE w.reclaiming), \
+     count(*) FILTER (WHERE w.requeues > 0), min(w.visible_after) FROM {schema}.gc_window w";
 
 impl EngineWindowState for PgStore {
     /// The tables are made when the store is opened, so this only fails where the store is closed.
@@ -111,7 +166,7 @@ impl EngineWindowState for PgStore {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             self.0.gate.check()?;
-            for batch in rounds(candidates)
+            for batch in rounds(candidates.iter().collect(), |candidate| &candidate.key)
                 .iter()
                 .flat_map(|round| round.chunks(BATCH))
             {
@@ -224,24 +279,179 @@ impl EngineWindowState for PgStore {
             Ok(rows.len())
         })
     }
+
+    /// More than 10,000 claims go in batches of 10,000, each a transaction. A failure leaves whole batches marked; marking
+    /// them again is safe.
+    fn window_mark<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        fence: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        Box::pin(self.reclaim(Step::Mark, claims, fence))
+    }
+
+    /// In batches as [`window_mark`](Self::window_mark); what a failed call had deleted already is
+    /// [`Voided`](Reclaim::Voided) to the next.
+    fn window_finish<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        fence: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        Box::pin(self.reclaim(Step::Finish, claims, fence))
+    }
+
+    /// In batches as [`window_finish`](Self::window_finish).
+    fn window_delete<'a>(
+        &'a self,
+        claims: &'a [Claim],
+        fence: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        Box::pin(self.reclaim(Step::Delete, claims, fence))
+    }
+
+    fn window_judge<'a>(&'a self, keys: &'a [Key<'a>]) -> BoxFuture<'a, Result<Vec<Reclaim>>> {
+        Box::pin(self.judge(keys))
+    }
+
+    fn window_list<'a>(
+        &'a self,
+        after: Option<&'a WindowRow>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<WindowRow>>> {
+        Box::pin(async move {
+            self.0.gate.check()?;
+            // No key is empty, so this is before the first row.
+            let (instant, key) = after.map_or((i64::MIN, &b""[..]), |row| {
+                (row.visible_after.as_nanos(), row.key.as_bytes())
+            });
+            let rows = self
+                .0
+                .connections
+                .rows(&self.0.window.list, &[&instant, &key, &bounded(limit)])
+                .await?;
+            rows.iter().map(shown).collect()
+        })
+    }
+
+    fn window_info<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Option<WindowRow>>> {
+        Box::pin(async move {
+            validate::key(&self.0.gate, key)?;
+            let rows = self
+                .0
+                .connections
+                .rows(&self.0.window.info, &[&key])
+                .await?;
+            rows.first().map(shown).transpose()
+        })
+    }
+
+    fn window_stats(&self, now: Timestamp) -> BoxFuture<'_, Result<WindowStats>> {
+        Box::pin(async move {
+            self.0.gate.check()?;
+            let row = self
+                .0
+                .connections
+                .row(&self.0.window.stats, &[&now.as_nanos()])
+                .await?;
+            let number = |at| number_of_rows(&row, at);
+            Ok(WindowStats {
+                rows: number(0)?,
+                due: number(1)?,
+                claimed: number(2)?,
+                reclaiming: number(3)?,
+                requeued: number(4)?,
+                oldest: column::<Option<i64>>(&row, 5)?.map(Timestamp::from_nanos),
+            })
+        })
+    }
+
+    fn has_liveness_sources(&self) -> bool {
+        !sources::arrays(&self.0).0.is_empty()
+    }
+
+    /// The sweep of a fleet is that of its [sweep lock](alkstore::EngineFleetState::sweep_lock_acquire): `ttl` is checked and not
+    /// used.
+    fn sweep_begin(&self, ttl: Duration) -> BoxFuture<'_, Result<Option<Revision>>> {
+        Box::pin(async move {
+            let ttl = validate::duration(&self.0.gate, ttl)?;
+            if self.0.fleet {
+                return self.0.sweeper.acquire(&self.0.connections).await;
+            }
+            let name = LockName::SWEEP;
+            let row = self
+                .0
+                .connections
+                .row(
+                    &self.0.window.sweep_begin,
+                    &[&name.as_str(), &ttl.as_nanos(), &name_lock(name.as_str())],
+                )
+                .await?;
+            let granted = column::<Option<Vec<i64>>>(&row, 0)?;
+            granted
+                .and_then(|pair| pair.first().copied())
+                .map(revision)
+                .transpose()
+        })
+    }
+
+    fn sweep_extend(&self, epoch: Revision, ttl: Duration) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let ttl = validate::duration(&self.0.gate, ttl)?;
+            if self.0.fleet {
+                return self.0.sweeper.holds(&self.0.connections, epoch).await;
+            }
+            let rows = self
+                .0
+                .connections
+                .rows(
+                    &self.0.window.sweep_extend,
+                    &[&LockName::SWEEP.as_str(), &number(epoch), &ttl.as_nanos()],
+                )
+                .await?;
+            let renewed = rows.first().map(|row| column::<Option<i64>>(row, 0));
+            Ok(renewed.transpose()?.flatten().is_some())
+        })
+    }
+
+    fn sweep_end(&self, epoch: Revision) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.0.gate.check()?;
+            if self.0.fleet {
+                return self
+                    .0
+                    .sweeper
+                    .release(&self.0.connections, Some(epoch))
+                    .await;
+            }
+            let rows = self
+                .0
+                .connections
+                .rows(
+                    &self.0.window.sweep_end,
+                    &[&LockName::SWEEP.as_str(), &number(epoch)],
+                )
+                .await?;
+            Ok(!rows.is_empty())
+        })
+    }
 }
 
-/// The candidates in bytewise order of their keys, the order in which rows are locked. What names a key for the n-th
-/// time goes into the n-th round, since one statement can write a row only once.
-fn rounds(candidates: &[Candidate]) -> Vec<Vec<&Candidate>> {
-    let mut sorted: Vec<_> = candidates.iter().collect();
-    sorted.sort_by(|a, b| a.key.cmp(&b.key));
-    let mut rounds: Vec<Vec<&Candidate>> = Vec::new();
-    let mut repeats = 0;
-    for (at, candidate) in sorted.iter().enumerate() {
-        let again = at > 0
-            && sorted
-                .get(at - 1)
-                .is_some_and(|before| before.key == candidate.key);
-        repeats = if again { repeats + 1 } else { 0 };
+/// `items` in bytewise order of their keys, the order in which rows are locked. What names a key for the n-th time goes
+/// into the n-th round, since one statement can write a row only once.
+pub(super) fn rounds<'a, T: Copy>(
+    mut items: Vec<T>,
+    key: impl Fn(T) -> &'a Key<'a>,
+) -> Vec<Vec<T>> {
+    items.sort_by(|a, b| key(*a).cmp(key(*b)));
+    let mut rounds: Vec<Vec<T>> = Vec::new();
+    let (mut repeats, mut before) = (0, None);
+    for item in items {
+        let this = key(item);
+        repeats = if before == Some(this) { repeats + 1 } else { 0 };
+        before = Some(this);
         match rounds.get_mut(repeats) {
-            Some(round) => round.push(candidate),
-            None => rounds.push(vec![candidate]),
+            Some(round) => round.push(item),
+            None => rounds.push(vec![item]),
         }
     }
     rounds
@@ -268,5 +478,30 @@ fn claim(row: &Row) -> Result<Claim> {
         visible_after,
         id: revision(column(row, 2)?)?,
         until: Timestamp::from_nanos(column(row, 3)?),
+        reclaiming: column(row, 4)?,
+        requeues: requeues(row, 5)?,
     })
+}
+
+fn shown(row: &Row) -> Result<WindowRow> {
+    let Candidate { key, visible_after } = candidate(row)?;
+    Ok(WindowRow {
+        key,
+        visible_after,
+        claimed_until: column::<Option<i64>>(row, 2)?.map(Timestamp::from_nanos),
+        reclaiming: column(row, 3)?,
+        requeues: requeues(row, 4)?,
+    })
+}
+
+fn requeues(row: &Row, at: usize) -> Result<u32> {
+    u32::try_from(column::<i32>(row, at)?).map_err(|_| nonsense())
+}
+
+fn number_of_rows(row: &Row, at: usize) -> Result<u64> {
+    u64::try_from(column::<i64>(row, at)?).map_err(|_| nonsense())
+}
+
+fn nonsense() -> Error {
+    Failure::Answer.into_error(Stage::Reading)
 }

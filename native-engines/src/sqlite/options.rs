@@ -93,8 +93,8 @@ impl SqliteOptions {
     /// system of this machine: no network share.
     ///
     /// A file of an earlier version of this crate is brought up to this one, by one of those who open it while the others
-    /// wait: the time grows with the rows in the window, about two seconds for a million. Stores of the earlier version
-    /// that still have it open fail from then on.
+    /// wait up to their busy limit: it takes some seconds where a million rows are in the window. Stores of the earlier
+    /// version that still have it open fail from then on.
     ///
     /// A folder, a file that is no database or that may only be read, and a file of a newer version of this crate are
     /// refused with an error that says so, and left as they are.

@@ -42,8 +42,9 @@ const WINDOW_BATCH: usize = 10_000;
 /// [`Voided`](alkstore::Reclaim::Voided), or [`Marked`](alkstore::Reclaim::Marked) where they were marked. A fence is
 /// judged in each transaction. Taking and claiming are one transaction each, whatever their limit.
 ///
-/// [`window_stats`](alkstore::EngineWindowState::window_stats) reads all rows, about a tenth of a second for a million;
-/// nobody waits for it but other long reads. The lock of a sweep is an ordinary one, `__alkstore_sweep`.
+/// [`window_stats`](alkstore::EngineWindowState::window_stats) reads all rows, some tenths of a second for a million;
+/// only other long reads wait for it, and writes too where the store has but one connection. The lock of a sweep is an
+/// ordinary one, `__alkstore_sweep`.
 ///
 /// # Forks
 ///

@@ -1,10 +1,15 @@
 //! Connections, and how a statement runs on one: within a deadline, and never leaving a connection behind in a state
 //! that the next borrower could notice.
 
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use alkstore::{Error, ErrorKind, Result};
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod};
+use deadpool_postgres::{
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod,
+};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, NoTls, Row};
 
@@ -66,32 +71,17 @@ impl Statement {
 /// The pool.
 pub(super) struct Connections {
     pool: Pool,
+    /// Where connections come from that never go back to a pool.
+    separate: Pool,
     timeout: Duration,
     prepares: bool,
 }
 
 impl Connections {
     pub(super) fn new(options: &PgOptions) -> Result<Self> {
-        let config = session(options);
-        // Fast: a connection comes back only after a statement that ended, so there is nothing to clean.
-        let manager = ManagerConfig {
-            recycling_method: RecyclingMethod::Fast,
-        };
-        let manager = if options.verifies() {
-            Manager::from_config(config, tls::connector(&options.roots)?, manager)
-        } else {
-            Manager::from_config(config, NoTls, manager)
-        };
-        let pool = Pool::builder(manager)
-            .max_size(options.pool_size)
-            .post_create(check_session(options))
-            .build()
-            .map_err(|error| {
-                Error::new(ErrorKind::InvalidArgument, "the pool cannot be set up")
-                    .with_source(error)
-            })?;
         Ok(Self {
-            pool,
+            pool: pool(options, options.pool_size)?,
+            separate: pool(options, 1)?,
             timeout: options.call_timeout,
             prepares: !options.transaction_pooler,
         })
@@ -100,10 +90,29 @@ impl Connections {
     /// Ends the pool: idle connections close now, others when their call ends.
     pub(super) fn close(&self) {
         self.pool.close();
+        self.separate.close();
+    }
+
+    pub(super) fn are_closed(&self) -> bool {
+        self.pool.is_closed()
     }
 
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// Whether a pooler may be in between, so that a session is nobody's own.
+    pub(super) fn are_pooled(&self) -> bool {
+        !self.prepares
+    }
+
+    /// A connection outside the pool, which closes when it is dropped.
+    pub(super) async fn separate(&self) -> std::result::Result<ClientWrapper, Failure> {
+        self.separate
+            .get()
+            .await
+            .map(Object::take)
+            .map_err(Failure::Pool)
     }
 
     /// A connection that leaves the pool unless it is [given back](Borrowed::give_back).
@@ -161,7 +170,8 @@ impl Connections {
         row.ok_or_else(|| Failure::Answer.into_error(statement.stage()))
     }
 
-    async fn run(
+    /// Runs one statement in whatever transaction the connection has.
+    pub(super) async fn run(
         &self,
         client: &Object,
         statement: &Statement,
@@ -178,6 +188,77 @@ impl Connections {
                 .await?)
         }
     }
+
+    /// Runs the last statement of a transaction and commits. Both are sent before either is answered, so nothing on
+    /// this side comes between them. Where the statement fails the server takes the commit for a rollback.
+    pub(super) async fn run_and_commit(
+        &self,
+        client: &Object,
+        statement: &Statement,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> std::result::Result<(), (Failure, Stage)> {
+        let prepared = if self.prepares {
+            let prepared = client.prepare_typed_cached(&statement.text, &statement.types);
+            Some(prepared.await.map_err(|e| (e.into(), Stage::Reading))?)
+        } else {
+            None
+        };
+        let mut last = pin!(async {
+            match &prepared {
+                Some(prepared) => client.query(prepared, params).await,
+                None => {
+                    client
+                        .query_typed(&statement.text, &statement.typed(params))
+                        .await
+                }
+            }
+        });
+        let mut commit = pin!(client.batch_execute("COMMIT"));
+        let (mut ran, mut committed) = (false, false);
+        poll_fn(|cx| {
+            if !ran {
+                match last.as_mut().poll(cx) {
+                    Poll::Ready(Ok(_)) => ran = true,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => {}
+                }
+            }
+            if !committed {
+                match commit.as_mut().poll(cx) {
+                    Poll::Ready(Ok(())) => committed = true,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => {}
+                }
+            }
+            if ran && committed {
+                Poll::Ready(Ok(()))
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
+        .map_err(|error| (error.into(), Stage::Writing))
+    }
+}
+
+fn pool(options: &PgOptions, size: usize) -> Result<Pool> {
+    let config = session(options);
+    // Fast: a connection comes back only after a statement or a transaction that ended, so there is nothing to clean.
+    let manager = ManagerConfig {
+        recycling_method: RecyclingMethod::Fast,
+    };
+    let manager = if options.verifies() {
+        Manager::from_config(config, tls::connector(&options.roots)?, manager)
+    } else {
+        Manager::from_config(config, NoTls, manager)
+    };
+    Pool::builder(manager)
+        .max_size(size)
+        .post_create(check_session(options))
+        .build()
+        .map_err(|error| {
+            Error::new(ErrorKind::InvalidArgument, "the pool cannot be set up").with_source(error)
+        })
 }
 
 /// A borrowed connection. Dropping it, as an abandoned or timed-out call does, closes the connection: the server may

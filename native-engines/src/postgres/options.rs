@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use alkstore::{Error, ErrorKind, Result, Timestamp};
+use alkstore::{Error, ErrorKind, Result, Timestamp, Ttl};
 use tokio_postgres::config::Host;
 use tokio_postgres::Config;
 
@@ -35,6 +35,8 @@ pub struct PgOptions {
     pub(super) relaxed_release: bool,
     pub(super) transaction_pooler: bool,
     pub(super) manual_clock: Option<Timestamp>,
+    pub(super) fleet: bool,
+    pub(super) pin_ttl: Duration,
 }
 
 /// When the connection is encrypted, and the server's certificate and name are verified.
@@ -81,6 +83,8 @@ impl PgOptions {
             relaxed_release: false,
             transaction_pooler: false,
             manual_clock: None,
+            fleet: false,
+            pin_ttl: Duration::from_secs(60),
         }
     }
 
@@ -172,6 +176,28 @@ impl PgOptions {
         self
     }
 
+    /// Whether other processes publish and sweep here too; false by default. Then being the sweep is not a lease with a
+    /// deadline but a lock of a connection of its own ([`sweep_lock_acquire`]), and each sweep's epoch fences it.
+    /// Every handle that sweeps a schema has to say the same.
+    ///
+    /// The clauses of [`EngineFleetState`](alkstore::EngineFleetState) work either way.
+    ///
+    /// [`sweep_lock_acquire`]: alkstore::EngineFleetState::sweep_lock_acquire
+    #[must_use]
+    pub fn fleet(mut self, fleet: bool) -> Self {
+        self.fleet = fleet;
+        self
+    }
+
+    /// How long a pin lives after each [renewal](alkstore::EngineFleetState::pin_renew); 60 s by default. It has to
+    /// outlast the time from publishing a key to committing a reference, or be renewed meanwhile, as a
+    /// [`PinKeeper`](super::PinKeeper) does.
+    #[must_use]
+    pub fn pin_ttl(mut self, ttl: Duration) -> Self {
+        self.pin_ttl = ttl;
+        self
+    }
+
     /// Fails on the first option that no store can be opened with.
     pub(super) fn check(&self) -> Result<()> {
         let wrong = |what: &'static str| Err(Error::new(ErrorKind::InvalidArgument, what));
@@ -197,7 +223,7 @@ impl PgOptions {
                 "the timeout of a call must be at least 10 ms, that of connecting above zero",
             );
         }
-        Ok(())
+        Ttl::new(self.pin_ttl).map(drop)
     }
 
     /// Whether to speak TLS to these hosts.
@@ -240,6 +266,8 @@ impl fmt::Debug for PgOptions {
             .field("relaxed_release", &self.relaxed_release)
             .field("transaction_pooler", &self.transaction_pooler)
             .field("manual_clock", &self.manual_clock)
+            .field("fleet", &self.fleet)
+            .field("pin_ttl", &self.pin_ttl)
             .finish_non_exhaustive()
     }
 }

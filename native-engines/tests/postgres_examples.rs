@@ -8,6 +8,9 @@ mod postgres_support;
 #[path = "../examples/postgres.rs"]
 mod postgres;
 #[allow(dead_code)]
+#[path = "../examples/postgres_fleet.rs"]
+mod postgres_fleet;
+#[allow(dead_code)]
 #[path = "../examples/postgres_transaction.rs"]
 mod postgres_transaction;
 
@@ -28,6 +31,17 @@ fn the_example_of_business_rows_runs() {
     let Some(place) = Place::new() else { return };
     block_on(async {
         postgres_transaction::run(&place.url, place.options())
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn the_example_of_a_fleet_runs() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let table = place.schema.replace(['-', ' '], "_");
+        postgres_fleet::run(&place.url, place.options().manual_clock(START), &table)
             .await
             .unwrap();
     });

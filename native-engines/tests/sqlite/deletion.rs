@@ -184,6 +184,10 @@ fn w8_killed_between_mark_and_finish_the_deletion_is_finished_later() {
         assert_eq!(put.unwrap_err().kind(), ErrorKind::Conflict);
         let claims = claim(&store).await;
         assert!(claims.len() == 1 && claims[0].reclaiming, "{claims:?}");
+        // Putting it back does not take the mark away.
+        assert_eq!(store.window_requeue(&claims, START).await.unwrap(), 1);
+        let claims = claim(&store).await;
+        assert_eq!((claims[0].reclaiming, claims[0].requeues), (true, 1));
         let answers = store.window_delete(&claims, None).await.unwrap();
         assert_eq!(answers, [Reclaim::Marked], "something outside may be left");
         let answers = store.window_finish(&claims, None).await.unwrap();

@@ -50,6 +50,8 @@ export class Core {
     this.keys = new Places();
     /** The leases whose signals are watched. */
     this.watched = new Set();
+    /** The sweep that is under way. */
+    this.sweep = undefined;
   }
 
   /** The store's clock, read before WebAssembly is entered. Refuses where nothing may be called. */
@@ -78,7 +80,7 @@ export class Core {
 
   /** The number that the last call left behind in this place. */
   left(place) {
-    if (this.numbers.length === 0) this.numbers = new Float64Array(this.wasm.memory.buffer, this.outputAt, 6);
+    if (this.numbers.length === 0) this.numbers = new Float64Array(this.wasm.memory.buffer, this.outputAt, 14);
     return this.numbers[place];
   }
 
@@ -194,6 +196,11 @@ export class Core {
     if (this.state === READY) this.call('tx_rollback', id);
   }
 
+  /** Lets go of the sweep, where it is not through. */
+  drop() {
+    if (this.state === READY) this.call('sweep_drop');
+  }
+
   close() {
     if (this.state === POISONED) return;
     try {
@@ -204,10 +211,11 @@ export class Core {
     }
     this.names = new Places();
     this.keys = new Places();
-    if (this.watched.size > 0) this.loseAll(new AlkError('CLOSED', 'the store is closed'));
+    this.loseAll(new AlkError('CLOSED', 'the store is closed'));
   }
 
   loseAll(cause) {
+    this.sweep?.fail(cause);
     for (const watch of [...this.watched]) watch.lose(cause);
   }
 }

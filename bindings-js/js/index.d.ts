@@ -415,6 +415,92 @@ export interface SyncGcWindow {
   endSweep(epoch: number): boolean;
 }
 
+// Sweeping
+
+/** What became of a payload: the bytes that were freed, `null` where it was gone already, or why it could not be deleted. */
+export type Reclaimed = number | null | Error;
+
+export interface SweepOptions {
+  /**
+   * Which of the keys are still referred to: one answer for each, in order; `true` protects. Throwing, rejecting, an answer
+   * of another shape and taking too long protect all of them and end the sweep with `LIVENESS_FAILED`. It may use the
+   * store.
+   */
+  liveness?: (keys: OwnBytes[]) => readonly boolean[] | PromiseLike<readonly boolean[]>;
+  /**
+   * Nobody need be asked: what was staged, is due and was not published since is garbage. Without this, and without
+   * `liveness`, nothing is deleted.
+   */
+  windowDecides?: boolean;
+  /**
+   * Deletes what the keys stand for outside the store, before their entries go; meanwhile every put of them is a
+   * `CONFLICT`. One answer for each key, in order. A payload that could not be deleted is tried again later, after 1 s and
+   * then twice as long each time, up to 15 min.
+   */
+  reclaim?: (keys: OwnBytes[]) => readonly Reclaimed[] | PromiseLike<readonly Reclaimed[]>;
+  /** What `reclaim` would answer, with nothing deleted: a dry run needs it where there is `reclaim`. */
+  measure?: (keys: OwnBytes[]) => readonly Reclaimed[] | PromiseLike<readonly Reclaimed[]>;
+  /** Changes nothing, and reports what a sweep would do now. */
+  dryRun?: boolean;
+  /** Examines at most so many candidates. */
+  limit?: number;
+  /** How many candidates are worked on at once: 1,000 by default, or 64 with `reclaim`. */
+  batch?: number;
+  /** Examines at most so many candidates a second, on average. */
+  rate?: number;
+  /** Begins no batch later than this after the start, by the store's clock. */
+  timeLimit?: Ms;
+  /** How long a function above may take for one call; shorter than `claimLease`. */
+  hookTimeout?: Ms;
+  /** For how long candidates are claimed, and for how long a sweep that vanished keeps others away: 60,000 by default. */
+  claimLease?: Ms;
+  /** Ends the sweep soon. A question is withdrawn, but a payload's deletion is awaited. */
+  signal?: AbortSignal;
+  /** Called after each batch. */
+  onProgress?: (soFar: SweepReport) => void;
+}
+
+export type SweepStop =
+  /** Nothing that was due when it began was left; or a limit was reached; or `signal` aborted. `running` is for `onProgress`. */
+  | { readonly reason: 'running' | 'drained' | 'limit' | 'timeLimit' | 'cancelled' }
+  | {
+      readonly reason: 'aborted';
+      /**
+       * Another sweep is under way; neither `liveness` nor `windowDecides` was given; `liveness` failed; it stalled and is
+       * no longer the current sweep; the store failed.
+       */
+      readonly cause: 'SWEEPER_LOCK' | 'NO_LIVENESS_SOURCES' | 'LIVENESS_FAILED' | 'LOST_LEASE' | 'ENGINE_FAILED';
+    };
+
+/** What a sweep did or, of a dry run, would have done. */
+export interface SweepReport {
+  readonly dryRun: boolean;
+  /** Candidates that were looked at; each is in exactly one of the following, from `deleted` to `lostLease`. */
+  readonly examined: number;
+  readonly deleted: number;
+  /** The bytes of the deleted values; with `reclaim`, what it says that it freed. */
+  readonly bytesFreed: number;
+  /** Candidates without a live entry. */
+  readonly alreadyAbsent: number;
+  /** Always 0: a store in memory has no pins. */
+  readonly protectedByPin: number;
+  /** Candidates that are referred to: they left the window. */
+  readonly protectedByLiveness: number;
+  /** Candidates that were published, moved or unstaged while they were in hand. */
+  readonly protectedByPublication: number;
+  /** Candidates whose payload could not be deleted: they were put back. */
+  readonly failed: number;
+  /** Candidates whose claim lapsed while they were in hand. */
+  readonly lostLease: number;
+  /** How many of the examined were put back for later. */
+  readonly requeued: number;
+  /** How long the oldest candidate had been due when the sweep began; `null` where none was. */
+  readonly oldestOverdue: Ms | null;
+  readonly stop: SweepStop;
+  /** What failed last, if anything did; what a function of yours threw is its `cause`. */
+  readonly error: AlkError | null;
+}
+
 // Stores
 
 export interface Stats {
@@ -454,6 +540,11 @@ export interface Store extends AsyncDisposable {
   /** Applies all of it at one instant, or nothing. Guards are judged first, then checks. */
   atomic(ops: Iterable<Op>): Promise<Commit>;
   readonly window: GcWindow;
+  /**
+   * Deletes what is due in the window and not live, in batches, and lets others have their turn between them. One sweep of
+   * a store runs at a time; another ends with `SWEEPER_LOCK`. The answer is a report, also where it ended early.
+   */
+  sweep(options?: SweepOptions): Promise<SweepReport>;
   /** Deletes up to `limit` lapsed rows of locks and entries; how many. Nothing needs it: they only take room. */
   purgeLapsed(options?: { limit?: number }): Promise<number>;
   /** Everything in the store, as bytes: versioned and checksummed, deadlines absolute. */

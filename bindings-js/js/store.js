@@ -5,6 +5,7 @@ import { SyncEntries } from './entries.js';
 import { AlkError } from './error.js';
 import { byteLength, bytesOf, known, limit } from './input.js';
 import { acquire, checkAll, forceRelease, Lease, rebuild, SyncLease } from './lease.js';
+import { sweep } from './sweep.js';
 import { SyncGcWindow } from './window.js';
 
 export class SyncStore {
@@ -103,6 +104,11 @@ export class SyncStore {
   static rebuild(store, parts) {
     return rebuild(store.#core, Lease, parts);
   }
+
+  /** A sweep takes its time, so there is none without promises. */
+  static sweep(store, options) {
+    return sweep(store.#core, options);
+  }
 }
 
 function infos(cells) {
@@ -137,6 +143,10 @@ export class LocalStore extends Promised {
 
   lease(parts) {
     return SyncStore.rebuild(this.sync, parts);
+  }
+
+  sweep(options) {
+    return SyncStore.sweep(this.sync, options);
   }
 }
 

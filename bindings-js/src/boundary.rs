@@ -25,7 +25,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// long by a little is judged here.
 pub(crate) const PART: usize = 1536;
 
-const OUTPUTS: usize = 6;
+/// How many numbers a call may leave behind.
+pub(crate) const OUTPUTS: usize = 14;
 
 /// Everything that an instance holds.
 pub(crate) struct Store {
@@ -54,7 +55,7 @@ pub fn input() -> usize {
     INPUT.with(|input| input.as_ptr().addr())
 }
 
-/// The address of the six numbers that a call may leave behind.
+/// The address of the numbers that a call may leave behind.
 #[wasm_bindgen]
 pub fn output() -> usize {
     OUTPUT.with(|output| output.as_ptr().addr())
@@ -67,15 +68,19 @@ pub(crate) fn fill(store: Store) {
 /// Runs one operation on the store; a failure is kept for JavaScript to take.
 #[inline]
 pub(crate) fn operate<T>(failed: T, operation: impl FnOnce(&mut Store) -> Result<T>) -> T {
-    STORE
-        .with_borrow_mut(|store| match store {
-            Some(store) => operation(store),
-            None => Err(Error::closed()),
-        })
-        .unwrap_or_else(|error| {
-            crate::error::keep(error);
-            failed
-        })
+    attempt(operation).unwrap_or_else(|error| {
+        crate::error::keep(error);
+        failed
+    })
+}
+
+/// The same for callers on this side, who take the failure themselves.
+#[inline]
+pub(crate) fn attempt<T>(operation: impl FnOnce(&mut Store) -> Result<T>) -> Result<T> {
+    STORE.with_borrow_mut(|store| match store {
+        Some(store) => operation(store),
+        None => Err(Error::closed()),
+    })
 }
 
 /// The same for an answer that is a number.

@@ -27,8 +27,12 @@ mod changes;
 mod entries;
 mod lifecycle;
 mod locks;
+mod sweep;
 mod tx;
 mod window;
+
+// The store for core's sweep.
+mod engine;
 
 #[cfg(all(target_family = "wasm", not(target_feature = "atomics")))]
 #[global_allocator]

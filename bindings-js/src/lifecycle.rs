@@ -39,6 +39,7 @@ pub fn create(
 /// Closes the store and lets go of everything in it.
 #[wasm_bindgen]
 pub fn close() -> f64 {
+    crate::sweep::sweep_drop();
     answer(|store| {
         let first_time = store.gate.close();
         if first_time {

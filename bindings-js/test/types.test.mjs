@@ -10,7 +10,7 @@ const tsc = require.resolve('typescript/bin/tsc');
 const file = fileURLToPath(new URL('types-under-test.ts', ROOT));
 
 writeFileSync(file, `
-import { open, openSync, AlkError, type Store, type LocalStore, type Lease, type LeaseHandle, type AlkErrorCode, type Op, type WindowRow } from 'alkstore';
+import { open, openSync, AlkError, type Store, type LocalStore, type Lease, type LeaseHandle, type AlkErrorCode, type Op, type SweepReport, type WindowRow } from 'alkstore';
 import * as slim from 'alkstore/slim';
 
 export async function use(signal?: AbortSignal): Promise<Uint8Array | null> {
@@ -60,6 +60,19 @@ export async function use(signal?: AbortSignal): Promise<Uint8Array | null> {
   if (rows[0]) await store.window.list({ after: rows[0] });
   const oldest: number | null = store.sync.window.stats().oldest;
   void oldest;
+  const report: SweepReport = await store.sweep({
+    liveness: async (keys) => keys.map((key) => key.length > 5),
+    reclaim: (keys) => keys.map((key, index) => (index ? key.length : index ? null : new Error('mine'))),
+    measure: (keys) => keys.map(() => null),
+    limit: 5, dryRun: true, signal: new AbortController().signal, onProgress: ({ examined }) => void examined,
+  });
+  const cause: string = report.stop.reason === 'aborted' ? report.stop.cause : report.stop.reason;
+  // @ts-expect-error only an aborted sweep has a cause
+  void [cause, report.stop.cause];
+  // @ts-expect-error a yes or no for each key
+  await store.sweep({ liveness: () => true });
+  // @ts-expect-error there is none without promises
+  void store.sync.sweep;
   const far: Store = store;
   new Blob([await far.snapshot()]);
   try {

@@ -21,10 +21,19 @@
 //!
 //! Every operation is one statement, and so one round trip and one transaction. Waits come first and decisions after:
 //! what a statement waited for, it reads again, and the time too. Holding a lock holds no connection and no
-//! transaction.
+//! transaction. Only a [`PgJointTx`] is a transaction of several calls, and being a fleet's sweeper takes a connection of
+//! its own.
 //!
 //! Every call ends by [`PgOptions::call_timeout`], also when the server has stopped answering. A connection on which
 //! a call timed out or was dropped is closed, never used again.
+//!
+//! # A fleet
+//!
+//! [`EngineFleetState`](alkstore::EngineFleetState) is for publishers and sweepers in many processes: a publisher puts keys
+//! and pins them in one transaction, and refers to them from tables of its own while the pins are live; a
+//! [`PinKeeper`] renews one. The sweeper deletes what neither a pin nor a
+//! [registered table](alkstore::EngineFleetState::register_liveness_source) protects. [`PgOptions::fleet`] makes the lock
+//! of a session decide who that is. Operators look at pins with [`PgStore::pins`] and [`PgStore::pin_owners`].
 //!
 //! # What it needs
 //!
@@ -45,7 +54,8 @@
 //! `pool_mode=transaction`, session settings and prepared statements are somebody else's a moment later. Opening
 //! through one fails and says so. [`PgOptions::transaction_pooler`] allows it, for `pool_mode=session` and
 //! `pool_mode=transaction`, and tells what has to be set for the role instead; every operation works then, since each is
-//! one statement. The caller's own transaction ([`PgStore::apply_in`]) works through either.
+//! one statement or one transaction; only the sweep lock does not. The caller's own transaction
+//! ([`PgStore::apply_in`]) works through either.
 //!
 //! # What it does not promise
 //!

@@ -23,6 +23,7 @@ pub const MAX_SCHEMA_BYTES: usize = 63;
 /// # let _ = options; Ok(()) }
 /// ```
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools)] // each is an option of its own
 pub struct PgOptions {
     pub(super) config: Config,
     pub(super) schema: String,
@@ -155,7 +156,8 @@ impl PgOptions {
     /// Allows a pooler that hands a connection to somebody else after each transaction, as `PgBouncer` does with
     /// `pool_mode=transaction`; false by default, and then opening through such a pooler fails.
     ///
-    /// Every operation of a store is one statement, so all of them work through it. What a session would be set to
+    /// Every operation of a store is one statement or one transaction, so they work through it; only a
+    /// [fleet](Self::fleet)'s sweep does not, since its lock is a session's. What a session would be set to
     /// must then be the default of the role or the database (`ALTER ROLE ... SET`), and opening checks it: READ
     /// COMMITTED, `synchronous_commit`. The server does not know of [`call_timeout`](Self::call_timeout): set a
     /// `statement_timeout` for the role too. Statements are not prepared, so each costs more.

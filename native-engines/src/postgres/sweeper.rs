@@ -1,6 +1,7 @@
 //! The fleet's one sweeper: an advisory lock of a session that belongs to nothing else, and the epochs that it starts.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alkstore::{Error, ErrorKind, Result, Revision};
@@ -117,11 +118,8 @@ impl Sweeper {
             let epoch = answer::<i64>(&begun)?;
             Ok(Some((client, epoch)))
         };
-        let taken = match tokio::time::timeout(connections.timeout(), work).await {
-            Ok(Ok(taken)) => taken,
-            Ok(Err(failure)) => return Err(Failure::into_error(failure, stage)),
-            Err(_) => return Err(Failure::Elapsed(connections.timeout()).into_error(stage)),
-        };
+        let taken = within(connections, work).await;
+        let taken = taken.map_err(|failure| failure.into_error(stage))?;
         let Some((client, epoch)) = taken else {
             return Ok(None);
         };
@@ -143,7 +141,7 @@ impl Sweeper {
             return Ok(false);
         };
         let params = (&self.current, &number(epoch) as _, Type::INT8);
-        let rows = match ask(connections, &lease, params).await {
+        let rows = match within(connections, ask(&lease, params)).await {
             Ok(rows) => rows,
             Err(failure) if is_lost(&failure) => Vec::new(),
             Err(failure) => return Err(failure.into_error(Stage::Reading)),
@@ -168,12 +166,12 @@ impl Sweeper {
         self.forget(&lease);
         let ended = async {
             let end = (&self.end, &number(lease.epoch) as _, Type::INT8);
-            let current = ask(connections, &lease, end).await?;
+            let current = ask(&lease, end).await?;
             let free = (&self.free, &self.name as _, Type::TEXT);
-            ask(connections, &lease, free).await?;
+            ask(&lease, free).await?;
             Ok(!current.is_empty())
         };
-        match ended.await {
+        match within(connections, ended).await {
             Ok(current) => Ok(current),
             Err(failure) if is_lost(&failure) => Ok(false),
             Err(failure) => Err(Failure::into_error(failure, Stage::Reading)),
@@ -201,16 +199,20 @@ impl Sweeper {
 
 /// Runs a statement, which has one parameter, on the session of the lease.
 async fn ask(
-    connections: &Connections,
     lease: &Lease,
     (text, param, of): (&String, &(dyn ToSql + Sync), Type),
 ) -> std::result::Result<Vec<Row>, Failure> {
-    let params = [(param, of)];
-    let work = lease.client.query_typed(text, &params);
-    match tokio::time::timeout(connections.timeout(), work).await {
-        Ok(rows) => Ok(rows?),
-        Err(_) => Err(Failure::Elapsed(connections.timeout())),
-    }
+    Ok(lease.client.query_typed(text, &[(param, of)]).await?)
+}
+
+async fn within<T>(
+    connections: &Connections,
+    work: impl Future<Output = std::result::Result<T, Failure>>,
+) -> std::result::Result<T, Failure> {
+    let timeout = connections.timeout();
+    tokio::time::timeout(timeout, work)
+        .await
+        .unwrap_or(Err(Failure::Elapsed(timeout)))
 }
 
 /// Whether the session is gone, and the lock with it.

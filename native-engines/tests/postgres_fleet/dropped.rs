@@ -25,7 +25,7 @@ async fn one(place: &Place) -> Arc<PgStore> {
 }
 
 fn named(mut place: Place) -> Place {
-    place.url += &format!(" application_name='{}'", place.schema);
+    place.url = format!("{} application_name='{}'", place.url, place.schema);
     place
 }
 
@@ -100,6 +100,8 @@ fn f1_a_transaction_that_is_dropped_idle_goes_with_its_connection() {
     });
 }
 
+type Call<'a> = Box<dyn Fn(&'a PgStore) -> alkstore::BoxFuture<'a, ()> + 'a>;
+
 #[test]
 fn every_call_can_be_dropped_anywhere() {
     let Some(place) = Place::new() else { return };
@@ -114,7 +116,6 @@ fn every_call_can_be_dropped_anywhere() {
         references(&raw_place, &raw, &store).await;
         let table = format!("{}.refs", place.schema);
         let epoch = sweeper(&store).await;
-        type Call<'a> = Box<dyn Fn(&'a PgStore) -> alkstore::BoxFuture<'a, ()> + 'a>;
         let calls: Vec<Call<'_>> = vec![
             Box::new(|store| {
                 Box::pin(async {

@@ -37,8 +37,9 @@ pub struct StageOptions<'a> {
 
 impl<'a> StageOptions<'a> {
     /// All keys. `grace` is how long a key waits before a sweep may delete it: longer than a writer takes from publishing
-    /// a key to committing its reference, and, where no liveness source is asked, longer than from one mark pass to the
-    /// next.
+    /// a key to committing its reference, together with how long a call of the store may stall. Where no
+    /// liveness source is asked, add the time from the beginning of one mark pass to the end of the next: see
+    /// [`sweep`](crate::sweep()).
     pub fn new(grace: Duration) -> Self {
         Self {
             prefix: b"",
@@ -140,9 +141,10 @@ where
             report.unstaged += store.window_unstage(&keys).await? as u64;
         }
     }
-    let visible_after = store.now().await?.after(grace);
     let mut rest = unreferenced.into_iter();
     loop {
+        // For each batch anew: a key that was published meanwhile has its whole grace period too.
+        let visible_after = store.now().await?.after(grace);
         let candidate = |key| Candidate { key, visible_after };
         let batch: Vec<_> = rest.by_ref().take(BATCH).map(candidate).collect();
         if batch.is_empty() {

@@ -34,6 +34,22 @@ const NAP: Duration = Duration::from_secs(1);
 ///
 /// Dropping the future leaves each candidate deleted or not, with claims that lapse by themselves.
 ///
+/// # The embedder's part
+///
+/// No committed reference ever points at a deleted entry, whatever crashes where, as long as:
+///
+/// - A writer publishes a key (a put in mode [`Create`](crate::PutMode::Create), stored or not) before it commits a
+///   reference to it, each time, and commits the reference within the grace period of the mark passes, else publishes
+///   again. The publication voids every claim from before it, so only a mark pass can bring the key back, and then it is
+///   due no sooner than the grace period later. The sources are asked after that.
+/// - A source sees every reference that was committed before it was asked. A replica that lags does not.
+/// - Where the [window decides](SweepOptions::window_decides), nobody is asked, and only a mark pass takes back what was
+///   referred to since it was staged. So the grace period covers a writer's time from publication to reference and also
+///   the time from the beginning of one mark pass to the end of the next, and nothing is swept while mark passes fail.
+///
+/// On Postgres pins, and references in the transaction that publishes, take the place of the grace period: see
+/// [`EngineFleetState`](crate::EngineFleetState).
+///
 /// ```
 /// use alkstore::{sweep, EngineWindowState, Result, SweepOptions, SweepStop};
 ///

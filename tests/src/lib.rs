@@ -35,6 +35,7 @@
 // What a case is made of.
 mod failure;
 mod fixture;
+mod interposed;
 mod list;
 mod steps;
 
@@ -45,13 +46,17 @@ mod changesets;
 mod deletion;
 mod entries;
 mod epochs;
+mod faults;
 mod guards;
+mod histories;
 mod interleavings;
 mod lifecycle;
 mod locks;
 mod names;
 mod rows;
 mod snapshots;
+mod staging;
+mod sweep;
 mod transactions;
 mod window;
 

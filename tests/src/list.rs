@@ -1,8 +1,7 @@
 //! The list of all cases, and of the ids that it must cover.
 #![allow(clippy::wildcard_imports)] // every case, from whichever module
 
-use alkstore::BoxFuture;
-use futures_util::FutureExt as _;
+use alkstore::HookFuture;
 
 use crate::fixture::Fixture;
 use crate::{CaseResult, Failure};
@@ -13,13 +12,17 @@ use crate::changesets::*;
 use crate::deletion::*;
 use crate::entries::*;
 use crate::epochs::*;
+use crate::faults::*;
 use crate::guards::*;
+use crate::histories::*;
 use crate::interleavings::*;
 use crate::lifecycle::*;
 use crate::locks::*;
 use crate::names::*;
 use crate::rows::*;
 use crate::snapshots::*;
+use crate::staging::*;
+use crate::sweep::*;
 use crate::transactions::*;
 use crate::window::*;
 
@@ -195,6 +198,48 @@ macro_rules! for_each_case {
             n3_w10_the_lock_of_the_sweep_is_out_of_reach
             w10_a_full_store_begins_no_sweep
 
+            // The sweep.
+            g1_what_is_due_is_deleted_oldest_first
+            g1_r19_the_store_clock_at_the_start_decides
+            g1_it_ends_at_its_limit_and_in_its_time
+            g1_a_cancelled_sweep_puts_back_what_it_has
+            g1_a_rate_paces_it
+            g1_a_pause_hears_a_cancel
+            g1_payloads_go_before_entries
+            g1_options_that_cannot_be_meant_are_refused
+            g3_the_report_counts_everything
+            g3_a_second_sweep_is_told_so
+            g4_r20_a_key_that_keeps_failing_backs_off
+            g6_nothing_is_garbage_by_default
+            g2_a_dry_run_changes_nothing_and_comes_true
+
+            // A sweep among others, and its crashes.
+            g1_r3_a_publication_voids_the_claim
+            g1_r16_a_candidate_that_moved_is_spared
+            g1_r17_a_source_that_fails_protects_everything
+            g1_r8_a_late_deletion_hits_no_new_payload
+            g1_a_reclaimer_answers_for_each_key
+            g1_g3_an_engine_that_fails_ends_it
+            g1_r14_a_sweep_that_lost_its_lease_deletes_nothing_more
+            g1_r8_no_payload_is_touched_too_late
+            g1_r22_a_reader_keeps_what_is_swept
+            g5_r9_a_sweep_may_crash_at_every_step
+            g5_r8_r10_a_sweep_with_payloads_may_crash_at_every_step
+            g1_r1_repeated_mark_passes_put_nothing_off
+            g1_r2_a_dedup_hit_gives_a_whole_fresh_window
+
+            // Histories.
+            g5_r3_r8_no_live_reference_points_at_nothing
+            g5_a_reference_after_the_grace_is_not_safe
+
+            // The mark pass.
+            g1_a_mark_pass_stages_what_nothing_refers_to
+            g1_a_mark_pass_lists_before_it_asks
+            g1_r2_a_long_mark_pass_shortens_no_grace
+            g1_a_mark_pass_that_learns_too_little_stages_nothing
+            g1_a_short_grace_must_be_meant
+            g1_a_mark_pass_has_any_number_of_pages
+
             // Opening, closing, limits.
             c1_after_close_everything_fails_closed
             c1_a_value_that_was_read_outlives_the_store
@@ -242,7 +287,7 @@ pub struct Case {
     /// Its name, which begins with the ids that it covers.
     pub name: &'static str,
     /// The case itself.
-    pub run: for<'a> fn(&'a dyn Fixture) -> BoxFuture<'a, CaseResult>,
+    pub run: for<'a> fn(&'a dyn Fixture) -> HookFuture<'a, CaseResult>,
 }
 
 impl Case {
@@ -268,7 +313,7 @@ macro_rules! table {
         /// All cases.
         pub const CASES: &[Case] = &[$(Case {
             name: stringify!($case),
-            run: |fixture| $case(fixture).boxed(),
+            run: |fixture| Box::pin($case(fixture)),
         }),*];
     };
 }
@@ -290,9 +335,10 @@ pub const REQUIRED: &[&str] = &[
     "e1", "e2", "e3", "e4", "e5", "e6", "e7", //
     "t1", "t2", "t3", "t4", //
     "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9", "w10", //
+    "g1", "g2", "g3", "g4", "g5", "g6", //
     "c1", "c2", "s1", "s2", //
     "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k9", "k11", "k13", //
-    "r1", "r2", "r3", "r4", "r8", "r9", "r10", "r15", "r16", "r19", "r20", "r22",
+    "r1", "r2", "r3", "r4", "r8", "r9", "r10", "r14", "r15", "r16", "r17", "r19", "r20", "r22",
 ];
 
 /// The ids without a case here, and who shows them instead.

@@ -40,6 +40,7 @@ fn an_id_is_required_or_shown_elsewhere() {
         ("e", 7),
         ("t", 5),
         ("w", 10),
+        ("g", 6),
         ("c", 2),
         ("s", 2),
         ("k", 13),

@@ -8,9 +8,13 @@
 // A test that cannot go on fails.
 #![allow(clippy::unwrap_used)]
 
+mod place;
 mod support;
 
 mod entries;
+mod gc;
+mod gc_interrupt;
+mod gc_pins;
 mod lock;
 mod loss;
 mod postgres;

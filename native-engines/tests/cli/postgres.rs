@@ -3,26 +3,15 @@
 use std::fs;
 use std::time::SystemTime;
 
-use alkstore_tests::postgres::Cluster;
-
+use crate::place::url;
 use crate::support::{eventually, is_gone, Home, UNTIL_GO};
-
-/// The address of a server that listens on a socket in a folder.
-fn url(cluster: &Cluster) -> String {
-    let text = cluster.url();
-    let folder = text.split('\'').nth(1).unwrap();
-    format!(
-        "postgres://postgres@{}/postgres",
-        folder.replace('/', "%2F")
-    )
-}
 
 #[test]
 fn locks_and_entries_on_a_server() {
     let Some(cluster) = alkstore_tests::postgres::cluster(&[]) else {
         return;
     };
-    let home = Home::on(&url(&cluster));
+    let home = Home::on(&url(&cluster.url()));
     assert_eq!(home.run(&["init"]).code(), 0);
     fs::write(home.path("count"), "0").unwrap();
     let script = "mkdir inside || touch overlap; n=$(cat count); sleep 0.02; echo $((n+1)) >count; rmdir inside";
@@ -94,7 +83,7 @@ fn a_server_that_falls_silent_ends_the_group_before_the_deadline() {
     let Some(mut cluster) = alkstore_tests::postgres::cluster(&[]) else {
         return;
     };
-    let home = Home::on(&url(&cluster));
+    let home = Home::on(&url(&cluster.url()));
     let script = "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >>pids; touch ready; while :; do sleep 1; done' & \
                   while :; do sleep 1; done";
     let (holder, pids) = home.hold(&["n", "--ttl", "3s"], script);
@@ -119,7 +108,7 @@ fn a_server_that_restarts_in_time_costs_nothing() {
     let Some(mut cluster) = alkstore_tests::postgres::cluster(&[]) else {
         return;
     };
-    let home = Home::on(&url(&cluster));
+    let home = Home::on(&url(&cluster.url()));
     let (mut holder, _) = home.hold(&["n", "--ttl", "12s"], &format!("touch ready; {UNTIL_GO}"));
     let before = home.inspect("n");
     cluster.kill().unwrap();

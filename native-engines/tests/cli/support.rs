@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Home {
     folder: TempDir,
     url: String,
+    schema: Option<String>,
 }
 
 /// What a program that has ended left behind.
@@ -39,13 +40,25 @@ impl Home {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("store.db").display());
-        Self { folder, url }
+        Self {
+            folder,
+            url,
+            schema: None,
+        }
     }
 
     pub fn on(url: &str) -> Self {
         Self {
             url: url.to_owned(),
             ..Self::new()
+        }
+    }
+
+    /// In a schema of its own, on a server that others use too.
+    pub fn in_schema(url: &str, schema: &str) -> Self {
+        Self {
+            schema: Some(schema.to_owned()),
+            ..Self::on(url)
         }
     }
 
@@ -69,6 +82,9 @@ impl Home {
             .env("LC_ALL", "C")
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
+        if let Some(schema) = &self.schema {
+            command.env("ALKSTORE_SCHEMA", schema);
+        }
         command
     }
 
@@ -193,6 +209,11 @@ impl Done {
         use std::os::unix::process::ExitStatusExt;
         let signal = || self.status.signal().map(|signal| 128 + signal);
         self.status.code().or_else(signal).unwrap()
+    }
+
+    /// The output as JSON, of a run that came to its end.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.out).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
     pub fn text(&self) -> &str {

@@ -214,3 +214,41 @@ fn under_a_shell_without_job_control_ctrl_z_does_no_harm_and_the_terminal_comes_
     terminal.line("more");
     terminal.expect("after more");
 }
+
+#[test]
+fn a_sweep_shows_how_far_it_is_and_a_second_interrupt_ends_it_at_once() {
+    let home = Home::new();
+    assert_eq!(home.run(&["init"]).code(), 0);
+    let keys: Vec<_> = (0..40).map(|n| format!("{n}\n")).collect();
+    let keys = keys.concat();
+    let staged = home.run_with_input(&["gc", "stage", "-", "--after", "0s"], keys.as_bytes());
+    assert_eq!(staged.code(), 0, "{staged:?}");
+    let mut shell = Terminal::shell(&home);
+    shell.line("$ALKSTORE gc sweep --window-decides --rate 2 --batch 1; echo co''de $?");
+    shell.expect("sweeping ....................   0%  0 of 40");
+    shell.expect("sweeping #");
+    shell.expect(" left");
+    shell.type_keys(b"\x03");
+    shell.expect("once more");
+    shell.expect("interrupted");
+    shell.expect("examined");
+    shell.expect("PROMPT> ");
+    shell.line("echo co''de $?");
+    shell.expect("code 130");
+
+    // A store that somebody else keeps busy: there is nothing to finish soon.
+    let connection = rusqlite::Connection::open(home.path("store.db")).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    shell.line("$ALKSTORE gc sweep --window-decides");
+    shell.expect("sweeping ");
+    shell.type_keys(b"\x03");
+    shell.expect("once more");
+    shell.type_keys(b"\x03");
+    shell.expect("PROMPT> ");
+    shell.line("echo co''de $?");
+    shell.expect("code 130");
+    connection.execute_batch("ROLLBACK").unwrap();
+    shell.line("$ALKSTORE gc sweep --window-decides -q; echo co''de $?");
+    shell.expect("nothing that was due is left");
+    shell.expect("code 0");
+}

@@ -41,6 +41,11 @@ fn reading_makes_no_store() {
         &["entries", "ls"],
         &["doctor"],
         &["purge"],
+        &["gc", "sweep", "--window-decides"],
+        &["gc", "status"],
+        &["gc", "explain", "k"],
+        &["gc", "stage", "k"],
+        &["gc", "unstage", "k"],
     ] {
         let done = home.run(args);
         assert_eq!(done.code(), 69, "{args:?}");

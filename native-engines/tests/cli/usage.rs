@@ -4,7 +4,6 @@ use crate::support::Home;
 
 #[test]
 fn what_makes_no_sense_is_told_with_what_to_write() {
-    let home = Home::new();
     let long = "x".repeat(513);
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage"),
@@ -70,6 +69,46 @@ fn what_makes_no_sense_is_told_with_what_to_write() {
         ),
         (&["completions", "cmd"], "bash"),
     ];
+    are_refused(cases);
+}
+
+#[test]
+fn what_makes_no_sense_of_the_window_is_told_too() {
+    are_refused(&[
+        (&["gc"], "sweep"),
+        (&["gc", "sweep"], "--window-decides"),
+        (&["gc", "sweep", "--dry-run"], "--liveness"),
+        (&["gc", "sweep", "--liveness", "files"], "TABLE:COLUMN"),
+        (&["gc", "sweep", "--liveness", ":blob"], "TABLE:COLUMN"),
+        (&["gc", "sweep", "--window-decides", "--rate", "0"], "rate"),
+        (
+            &["gc", "sweep", "--window-decides", "--batch", "0"],
+            "batch",
+        ),
+        (
+            &["gc", "sweep", "--window-decides", "--time-limit", "5"],
+            "5m",
+        ),
+        (
+            &["gc", "sweep", "--window-decides", "--time-limit", "0s"],
+            "above zero",
+        ),
+        (&["gc", "explain", ""], "1 to 1024"),
+        (&["gc", "explain", "abc", "--hex"], "hexadecimal"),
+        (&["gc", "stage"], "KEY"),
+        (&["gc", "stage", "k", ""], "1 to 1024"),
+        (&["gc", "stage", "k", "-"], "2d"),
+        (&["gc", "stage", "k", "--after", "24"], "24h"),
+        (&["gc", "unstage", "zz", "--hex"], "hexadecimal"),
+        (&["gc", "pin", "k"], "Postgres"),
+        (&["gc", "unpin", "k"], "Postgres"),
+        (&["gc", "pin", "k", "--ttl", "0s"], "above zero"),
+        (&["gc", "pin", "k", "--owner", ""], "empty"),
+    ]);
+}
+
+fn are_refused(cases: &[(&[&str], &str)]) {
+    let home = Home::new();
     for (args, told) in cases {
         let done = home.run(args);
         assert_eq!(done.code(), 64, "{args:?}: {done:?}");
@@ -130,6 +169,13 @@ fn help_is_for_reading_and_has_examples() {
         &["lock", "-h"],
         &["entries", "--help"],
         &["entries", "put", "--help"],
+        &["gc", "--help"],
+        &["gc", "-h"],
+        &["help", "gc", "sweep"],
+        &["gc", "sweep", "-h"],
+        &["gc", "stage", "--help"],
+        &["gc", "explain", "--help"],
+        &["gc", "pin", "--help"],
     ] {
         let done = home.run(args);
         assert_eq!(done.code(), 0, "{args:?}");
@@ -160,7 +206,9 @@ fn completions_and_man_pages_are_generated() {
         let done = home.run(&["completions", shell]);
         assert_eq!(done.code(), 0);
         assert!(
-            done.text().contains("alkstore") && done.text().contains("conflict-exit-code"),
+            ["alkstore", "conflict-exit-code", "window-decides"]
+                .iter()
+                .all(|word| done.text().contains(word)),
             "{shell}"
         );
     }
@@ -170,6 +218,8 @@ fn completions_and_man_pages_are_generated() {
     let page = std::fs::read_to_string(home.path("man1/alkstore-lock.1")).unwrap();
     assert!(page.contains("Exit codes") && page.contains(".TH"));
     assert!(!home.path("man1/alkstore-__guard.1").exists());
+    let page = std::fs::read_to_string(home.path("man1/alkstore-gc-sweep.1")).unwrap();
+    assert!(page.contains("Exit codes") && page.contains("window\\-decides"));
     let done = home.run(&["man", "--out", "no/such/folder"]);
     assert_eq!(done.code(), 71);
     assert!(done.err.contains("no/such/folder"));

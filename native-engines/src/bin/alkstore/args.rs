@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::place::PlaceArgs;
-use crate::{entries, exit, lock, locks, manual, place, upkeep};
+use crate::{entries, exit, gc, lock, locks, manual, place, upkeep};
 
 /// Run a command under a named lock, and look after the locks and entries of a store
 ///
@@ -32,6 +32,7 @@ Examples:
   alkstore lock nightly --try -- ./backup.sh      or give up at once, with code 75
   alkstore locks                                  who holds what, since when
   date | alkstore entries put last-run --replace  keep a value
+  alkstore gc explain blob/17                     why an entry is, or is not, deleted
   export ALKSTORE_URL=postgres://app@db/app       from now on for the whole fleet"
     };
 }
@@ -48,7 +49,7 @@ Exit codes:
   64   the arguments make no sense
   69   the store cannot be opened or used
   71   the system failed; 74: reading the input or writing the output failed
-  75   somebody else holds the lock, or came between
+  75   somebody else holds the lock, sweeps, or came between
   76   the lock was lost
   Those of `alkstore lock` are in `alkstore lock --help`.
 
@@ -77,6 +78,10 @@ pub enum Verb {
     /// Read and write entries
     #[command(subcommand, after_help = entries::EXAMPLES)]
     Entries(entries::EntriesVerb),
+
+    /// Delete what nothing refers to any more, and see why something is kept
+    #[command(subcommand, after_help = gc::EXAMPLES, after_long_help = gc::LONG)]
+    Gc(gc::GcVerb),
 
     /// Make the store where it is missing
     ///

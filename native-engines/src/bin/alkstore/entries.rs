@@ -217,12 +217,9 @@ fn ls(place: &PlaceArgs, args: LsArgs) -> Result {
 
 fn as_json(meta: &EntryMeta) -> serde_json::Value {
     let key = meta.key.as_bytes();
-    let hex = key
-        .iter()
-        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     json!({
         "key": std::str::from_utf8(key).ok(),
-        "key_hex": hex,
+        "key_hex": output::hex(key),
         "version": meta.version.get(),
         "size": meta.size,
         "expires_at": meta.expires_at.map(output::instant),
@@ -249,12 +246,12 @@ fn rm(place: &PlaceArgs, args: RmArgs) -> Result {
     })
 }
 
-fn absent(key: &[u8]) -> Failure {
+pub fn absent(key: &[u8]) -> Failure {
     Failure::new(NO, format!("there is no entry \"{}\"", output::key(key)))
 }
 
 impl KeyArgs {
-    fn bytes(self) -> Result<Vec<u8>> {
+    pub fn bytes(self) -> Result<Vec<u8>> {
         let key = values::key(self.key, self.hex).map_err(usage)?;
         // Before the input is read, which may be long.
         alkstore::Key::new(key.as_slice())?;

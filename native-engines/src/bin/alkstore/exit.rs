@@ -18,7 +18,7 @@ pub const STORE: u8 = 69;
 pub const SYSTEM: u8 = 71;
 /// Reading the input or writing the output failed.
 pub const IO: u8 = 74;
-/// Somebody else holds the lock, or came between.
+/// Somebody else holds the lock, sweeps, or came between.
 pub const BUSY: u8 = 75;
 /// The lock was lost.
 pub const LOST: u8 = 76;
@@ -57,6 +57,17 @@ impl Failure {
 
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// An error with all its causes, on one line.
+    pub fn causes(error: &alkstore::Error) -> String {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        text
     }
 
     pub fn system(what: &str, error: impl std::fmt::Display) -> Self {
@@ -98,13 +109,7 @@ impl From<alkstore::Error> for Failure {
             ErrorKind::LeaseLost => LOST,
             _ => STORE,
         };
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        let failure = Self::new(code, text);
+        let failure = Self::new(code, Self::causes(&error));
         if error.is_outcome_unknown() {
             failure.advise(
                 "Whether it took effect is not known: look with `alkstore inspect` or `alkstore entries get`.",

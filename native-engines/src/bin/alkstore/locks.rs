@@ -156,7 +156,7 @@ fn until(info: &LockInfo, now: Timestamp) -> String {
     format!("in {}", output::duration(info.deadline.since(now)))
 }
 
-fn as_json(info: &LockInfo, now: Timestamp) -> serde_json::Value {
+pub fn as_json(info: &LockInfo, now: Timestamp) -> serde_json::Value {
     let since = Holder::read(&info.owner).map(|holder| holder.since);
     json!({
         "name": info.name,
@@ -165,7 +165,7 @@ fn as_json(info: &LockInfo, now: Timestamp) -> serde_json::Value {
         "token": info.token.get(),
         "deadline": output::instant(info.deadline),
         "lapsed": info.lapsed,
-        "remaining_ms": u64::try_from(info.deadline.since(now).as_millis()).unwrap_or(u64::MAX),
+        "remaining_ms": output::millis(info.deadline.since(now)),
     })
 }
 
@@ -190,14 +190,7 @@ impl Holder {
     pub fn fresh() -> String {
         use std::hash::{BuildHasher, RandomState};
 
-        let user = nix::unistd::User::from_uid(nix::unistd::getuid());
-        let user = user
-            .ok()
-            .flatten()
-            .map_or_else(|| "unknown".to_owned(), |user| user.name);
-        let host = nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned());
-        let host = host.unwrap_or_else(|_| "unknown".to_owned());
-        let who: String = format!("{user}@{host}").chars().take(100).collect();
+        let who = me();
         let pid = std::process::id();
         let at = humantime::format_rfc3339_seconds(SystemTime::now());
         format!(
@@ -216,6 +209,27 @@ impl Holder {
             since: since.to_owned(),
         })
     }
+}
+
+/// The user and the machine.
+#[cfg(unix)]
+pub fn me() -> String {
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid());
+    let user = user
+        .ok()
+        .flatten()
+        .map_or_else(|| "unknown".to_owned(), |user| user.name);
+    let host = nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned());
+    let host = host.unwrap_or_else(|_| "unknown".to_owned());
+    format!("{user}@{host}").chars().take(100).collect()
+}
+
+/// The user and the machine.
+#[cfg(not(unix))]
+pub fn me() -> String {
+    let name = |variable| std::env::var(variable).unwrap_or_else(|_| "unknown".to_owned());
+    let me = format!("{}@{}", name("USERNAME"), name("COMPUTERNAME"));
+    me.chars().take(100).collect()
 }
 
 /// The lock's name in messages.

@@ -16,6 +16,7 @@ mod values;
 
 // The verbs, by noun.
 mod entries;
+mod gc;
 mod lock;
 mod locks;
 mod manual;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Verb::Inspect(args) => locks::inspect(place, &args),
         Verb::Release(args) => locks::release(place, &args),
         Verb::Entries(verb) => entries::run(place, verb),
+        Verb::Gc(verb) => gc::run(place, verb),
         Verb::Init => upkeep::init(place),
         Verb::Doctor => upkeep::doctor(place),
         Verb::Purge(args) => upkeep::purge(place, &args),

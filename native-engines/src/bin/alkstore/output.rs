@@ -102,6 +102,53 @@ pub fn key(key: &[u8]) -> String {
     }
 }
 
+pub fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+}
+
+/// A number of bytes, to four digits or so.
+pub fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    // Tenths of the unit, so that nothing but whole numbers is needed.
+    let (mut tenths, mut unit) = (u128::from(bytes) * 10, None);
+    for larger in units {
+        if tenths < 10_240 {
+            break;
+        }
+        tenths /= 1024;
+        unit = Some(larger);
+    }
+    match unit {
+        None => format!("{bytes} bytes"),
+        Some(unit) => format!("{}.{} {unit}", tenths / 10, tenths % 10),
+    }
+}
+
+/// One fact a line, aligned.
+pub fn facts(facts: &[(&str, String)]) -> Result<()> {
+    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines: Vec<_> = facts
+        .iter()
+        .map(|(name, text)| format!("{name:width$}  {text}"))
+        .collect();
+    line(&lines.join(
+        "
+",
+    ))
+}
+
+/// Whether a line on the error output can be written over.
+pub fn can_rewrite() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// Writes over the present line of the error output; empty to clear it.
+pub fn rewrite(text: &str) {
+    let _ = io::stderr().write_all(format!("\r\u{1b}[K{text}").as_bytes());
+}
+
 /// An instant in UTC, to the millisecond.
 pub fn instant(at: Timestamp) -> String {
     use std::fmt::Write;
@@ -119,6 +166,11 @@ pub fn instant(at: Timestamp) -> String {
     }
 }
 
+/// Whole milliseconds, for programs.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A duration to three digits or so: nobody wants nanoseconds.
 pub fn duration(duration: Duration) -> String {
     let rounded = if duration >= Duration::from_secs(10) {
@@ -129,4 +181,24 @@ pub fn duration(duration: Duration) -> String {
         Duration::from_micros(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
     };
     humantime::format_duration(rounded).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (1024 * 1024 - 1, "1023.9 KiB"),
+            (5 << 40, "5.0 TiB"),
+            (u64::MAX, "15.9 EiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use alkstore::Store;
@@ -19,6 +20,7 @@ const SCHEMA: &str = "ALKSTORE_SCHEMA";
 const TLS_ROOTS: &str = "ALKSTORE_TLS_ROOTS";
 const PLAINTEXT: &str = "ALKSTORE_INSECURE_PLAINTEXT";
 const POOLER: &str = "ALKSTORE_TRANSACTION_POOLER";
+const FLEET: &str = "ALKSTORE_FLEET";
 
 /// The options of every verb that say which store. No value of them is checked by the parser of the arguments, which
 /// would show it: it may hold a password.
@@ -55,6 +57,11 @@ pub struct PlaceArgs {
     /// Work through a pooler such as PgBouncer in transaction mode
     #[arg(long, global = true, env = POOLER, hide_env_values = true, hide_short_help = true)]
     transaction_pooler: bool,
+
+    /// Sweep the Postgres store as one of a fleet: the sweep is a lock of its connection, not a lease; all who sweep a
+    /// store have to say the same
+    #[arg(long, global = true, env = FLEET, hide_env_values = true, hide_short_help = true)]
+    fleet: bool,
 }
 
 /// What a verb does to a store that is not there.
@@ -74,13 +81,19 @@ enum Address {
 /// An open store, and what drives its futures.
 pub struct Open {
     // Before the runtime, on which its connections live.
-    pub store: Box<dyn Store>,
+    pub store: Arc<dyn Store>,
+    postgres: Option<Arc<PgStore>>,
     runtime: Runtime,
 }
 
 impl Open {
     pub fn wait<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
+    }
+
+    /// The store with what only Postgres has.
+    pub fn postgres(&self) -> Option<&PgStore> {
+        self.postgres.as_deref()
     }
 
     /// Closes it; what it did is done already, so there is nothing to fail.
@@ -97,18 +110,26 @@ impl PlaceArgs {
             .enable_all()
             .build()
             .map_err(|error| Failure::system("the runtime cannot be started", error))?;
-        let store: Box<dyn Store> = match address {
+        match address {
             Address::Sqlite { path, is_default } => {
                 prepare(&path, is_default, missing)?;
                 let options = SqliteOptions::new().busy_limit(patience);
-                Box::new(runtime.block_on(options.open(&path))?)
+                Ok(Open {
+                    store: Arc::new(runtime.block_on(options.open(&path))?),
+                    postgres: None,
+                    runtime,
+                })
             }
             Address::Postgres(connection) => {
                 let options = self.postgres(&connection)?.call_timeout(patience);
-                Box::new(runtime.block_on(PgStore::open(options))?)
+                let store = Arc::new(runtime.block_on(PgStore::open(options))?);
+                Ok(Open {
+                    store: store.clone(),
+                    postgres: Some(store),
+                    runtime,
+                })
             }
-        };
-        Ok(Open { store, runtime })
+        }
     }
 
     /// The store in words, without secrets.
@@ -137,6 +158,11 @@ impl PlaceArgs {
         })
     }
 
+    /// Whether the sweep of this store is a lock that its rows do not show.
+    pub fn is_fleet(&self) -> Result<bool> {
+        Ok(self.fleet && self.file()?.is_none())
+    }
+
     /// What a command under a lock needs to find the same store: variables to set, or to unset, none of them secret.
     pub fn variables(&self) -> Result<Vec<(&'static str, Option<OsString>)>> {
         let path = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -157,6 +183,7 @@ impl PlaceArgs {
             ),
             (PLAINTEXT, flag(self.insecure_plaintext)),
             (POOLER, flag(self.transaction_pooler)),
+            (FLEET, flag(self.fleet)),
         ];
         // An address with a password is passed on only as it came, by the variable; never that of another store.
         if std::env::var_os(URL).is_none_or(|url| *url != *connection) {
@@ -201,7 +228,8 @@ impl PlaceArgs {
         let mut options = PgOptions::new(connection)?
             .schema(&self.schema)
             .pool_size(2)
-            .transaction_pooler(self.transaction_pooler);
+            .transaction_pooler(self.transaction_pooler)
+            .fleet(self.fleet);
         if self.insecure_plaintext {
             options = options.tls(PgTls::InsecurePlaintext);
         }

@@ -73,13 +73,20 @@ pub fn key(argument: OsString, hex: bool) -> Result<Vec<u8>, String> {
     if !hex {
         return Ok(bytes);
     }
-    let digits: Option<Vec<u32>> = bytes.iter().map(|&b| char::from(b).to_digit(16)).collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0);
-    let digits = digits.ok_or("with --hex a key is an even number of hexadecimal digits")?;
+    unhex(&bytes)
+        .ok_or_else(|| "with --hex a key is an even number of hexadecimal digits".to_owned())
+}
+
+/// What hexadecimal digits say.
+pub fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u32>> = digits.iter().map(|&b| char::from(b).to_digit(16)).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
     let pairs = digits.chunks_exact(2);
-    Ok(pairs
-        .filter_map(|pair| u8::try_from(pair[0] << 4 | pair[1]).ok())
-        .collect())
+    Some(
+        pairs
+            .filter_map(|pair| u8::try_from(pair[0] << 4 | pair[1]).ok())
+            .collect(),
+    )
 }
 
 #[cfg(unix)]

@@ -16,7 +16,7 @@ fn slow_sweep(place: &Place, more: &[&str]) -> Running {
         .home
         .run_with_input(&["gc", "stage", "-", "--after", "0s"], keys.as_bytes());
     assert_eq!(staged.code(), 0, "{staged:?}");
-    let mut args = vec!["gc", "sweep", "--json", "--rate", "2", "--batch", "1"];
+    let mut args = vec!["gc", "sweep", "--json", "--rate", "1", "--batch", "1"];
     args.extend(more);
     let sweep = place.home.start(&args);
     eventually("the sweep has begun", || place.status()["due"] != MANY);
@@ -53,6 +53,18 @@ fn an_interrupted_sweep_puts_back_and_reports() {
             assert!(done.err.contains("once more"), "{}", done.err);
             is_at_rest(&place, &report);
         }
+    }
+}
+
+#[test]
+fn a_sweep_stops_at_its_time_limit() {
+    for place in Place::each() {
+        let sweep = slow_sweep(&place, &["--window-decides", "--time-limit", "1s"]);
+        let done = sweep.done();
+        assert_eq!((done.code(), done.err.as_str()), (0, ""), "{done:?}");
+        let report = done.json();
+        assert_eq!(report["stop"], "time_limit", "{report}");
+        is_at_rest(&place, &report);
     }
 }
 

@@ -12,8 +12,8 @@ import { collect, copy, deal, fileAll, TTL, WORKERS } from './story.mjs';
 const HELP = `usage: node bindings-js/demo/demo.mjs [FOLDER] [--json]
 
 Puts the files of a folder into an alkstore in memory: four workers share the work by leases, one of them stalls past
-its lease and is refused, references are dropped and garbage is collected, and the store is copied by a snapshot.
-Nothing is written to the disk. Without FOLDER it reads the project's own tree, without ${[...BUILT].join(', ')}.
+its lease and is refused, references are dropped, a dry run foretells a sweep of the garbage, and the store is copied by a
+snapshot. Nothing is written to the disk. Without FOLDER it reads the project's own tree, without ${[...BUILT].join(', ')}.
 
   --json   print only the counts, as JSON
   --help   print this
@@ -112,10 +112,12 @@ function equations({ read, shards, leases, fenced, window, snapshot, left, stall
     ['stale writes refused = workers stalled', fenced.refused, stalls],
     ["the successor's write stands", stalled?.stands ?? true, true],
     ['names dropped = last names + others', window.dropped, window.staged + window.shared],
-    ['staged = rescued + taken + waiting', window.staged, window.rescued + window.taken + window.waiting],
-    ['nothing taken early or under a claim', window.early + window.whileClaimed, 0],
+    ['staged = rescued + swept + waiting', window.staged, window.rescued + window.taken + window.waiting],
+    ['the dry run foretold the sweep', window.foretold, true],
+    ['contents spared = contents pinned', window.spared, window.pinned],
+    ['nothing swept early or under a claim', window.early + window.whileClaimed, 0],
     ['names left = files - dropped + rescued', left.names, read.files - window.dropped + window.rescued],
-    ['contents left = distinct - taken', left.contents, read.distinct - window.taken],
+    ['contents left = distinct - swept', left.contents, read.distinct - window.taken],
     ['bytes left = bytes stored - bytes freed', left.bytes, read.distinctBytes - window.freed],
     ['copied contents that match their SHA-256', snapshot.rehashed, left.contents],
     ['the copy equals the store', snapshot.equal && snapshot.contended && snapshot.renewed, true],
@@ -152,10 +154,13 @@ async function main() {
   gantt(screen, filed.bars, clock.elapsed);
   if (filed.skipped.length > 0) screen.text(`Left out while reading: ${summed(filed.skipped)}.`, '', 'yellow');
 
-  screen.heading('The garbage', 'Every third name is dropped. A content without a name waits in the window before anybody may delete it.');
+  screen.heading(
+    'The garbage',
+    'Every third name is dropped. A content without a name waits in the window. Then a sweep asks for each whether a name or a pin is there again, and deletes the rest.',
+  );
   const gone = new Set(filed.skipped.map(({ path }) => path));
   const paths = found.files.map(({ path }) => path).filter((path) => !gone.has(path));
-  const window = await collect({ store, clock, paths, files: found.files, tell });
+  const window = await collect({ store, clock, paths, files: found.files, tell, progress: (done, total) => screen.progress('sweeping', done, total) });
 
   screen.heading('The copy', 'A snapshot of the store is restored into a second one, and all that can be seen of both is compared.');
   const metas = await store.entries.list('sha256/');
@@ -198,7 +203,7 @@ function summary(screen, { folder, read, leases, fenced, window, snapshot }, che
     ['saved', `${count(read.duplicates, 'duplicate')}, ${bytes(read.duplicateBytes)}`],
     ['leases', `${leases.granted} granted, ${leases.renewed} renewed, ${leases.released} released, ${leases.lapsed} lapsed; ${count(leases.losing, 'try', 'tries')} found the lock held`],
     ['fenced', `${count(fenced.refused, 'stale write')} refused`],
-    ['garbage', `${count(window.dropped, 'name')} dropped, ${count(window.staged, 'content')} staged, ${window.rescued} rescued, ${window.taken.toLocaleString('en')} taken (${bytes(window.freed)}), ${window.waiting} waiting`],
+    ['garbage', `${count(window.dropped, 'name')} dropped, ${count(window.staged, 'content')} staged, ${window.rescued} rescued, ${window.pinned} pinned for a while, ${window.taken.toLocaleString('en')} swept (${bytes(window.freed)}), ${window.waiting} waiting`],
     ['copied', `${bytes(snapshot.bytes)} of snapshot, ${count(snapshot.rehashed, 'content')} hashed again`],
   ];
   for (const [name, text, bar] of rows) {

@@ -66,7 +66,7 @@ test('the counts are those of the folder, and add up', () => {
   const { read: counted, checks, stalled, shards, leases, fenced, window, snapshot } = JSON.parse(stdout);
   assert.deepEqual(counted, { ...expected(folder), skipped: 2, stopped: false });
   assert.ok(counted.duplicates > 20);
-  assert.ok(checks.length >= 14 && checks.every(({ holds }) => holds));
+  assert.ok(checks.length >= 16 && checks.every(({ holds }) => holds));
   assert.deepEqual(shards, { dealt: 12, done: 12 });
   assert.equal(leases.granted, 13);
   assert.ok(leases.losing > 0 && leases.renewed > 0);
@@ -76,6 +76,7 @@ test('the counts are those of the folder, and add up', () => {
   assert.deepEqual([stalled.stands, stalled.renewed, stalled.released], [true, false, false]);
   assert.equal(window.dropped, 35);
   assert.ok(window.taken > 10 && window.shared > 0 && window.rescued === 1 && window.waiting === 1);
+  assert.deepEqual([window.early, window.whileClaimed, window.pinned, window.spared, window.foretold], [0, 0, 1, 1, true]);
   assert.deepEqual([snapshot.equal, snapshot.contended, snapshot.renewed, snapshot.window], [true, true, true, 1]);
 });
 
@@ -95,6 +96,8 @@ test('what it prints has the summary, no colour in a pipe, and fits the width', 
   const { status, stdout } = demo(fixture('printed', 30));
   assert.equal(status, 0);
   assert.match(stdout, /ben +wakes and writes with its old token \d+: LEASE_LOST/);
+  assert.match(stdout, /a dry run foretells: of \d+ that are due \d+ would go/);
+  assert.match(stdout, /the sweep deletes \d+ \(.+\) and spares 1, as\s+foretold/);
   assert.match(stdout, /✓ files = distinct contents \+ duplicates {2}30 = 30/);
   assert.doesNotMatch(stdout, /^ {2}✗/m);
   assert.ok(!stdout.includes('\x1b'));

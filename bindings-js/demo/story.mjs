@@ -1,11 +1,13 @@
-// What happens: workers file a folder under leases, one of them stalls, references go, a snapshot is compared.
+// What happens: workers file a folder under leases, one of them stalls, references go and a sweep follows, a snapshot is
+// compared.
 import { read, sha256 } from './folder.mjs';
-import { count, short } from './screen.mjs';
+import { bytes, count, short } from './screen.mjs';
 
 export const WORKERS = ['ada', 'ben', 'cleo', 'dora'];
 export const TTL = 3_000;
 export const WINDOW = 3_600_000;
 const CLAIM = 60_000;
+const PIN = 600_000;
 const MAX_SHARDS = 12;
 const POLL = 400;
 
@@ -15,6 +17,7 @@ const text = (bytes) => (bytes === null ? null : decoder.decode(bytes));
 
 const blobKey = (hash) => `sha256/${hash}`;
 const countKey = (hash) => `refs/${hash}`;
+const pinName = (key) => `pin/${text(key)}`;
 // A key has at most 1,024 bytes; some paths have more.
 const fileKey = (path) => (Buffer.byteLength(path) <= 1_000 ? `file/${path}` : `long/${sha256(path)}`);
 const doneKey = (shard) => `shard/${shard.number}/done`;
@@ -166,9 +169,12 @@ export function drop(store, path, visibleAfter) {
   });
 }
 
-/** Drops every third name, then lets the window run out; one content comes back in time. */
-export async function collect({ store, clock, paths, files, tell }) {
-  const counts = { dropped: 0, shared: 0, staged: 0, early: 0, rescued: 0, claimed: 0, whileClaimed: 0, taken: 0, freed: 0, waiting: 0 };
+/** Drops every third name, lets the window run out, and sweeps; one content comes back in time, one is pinned. */
+export async function collect({ store, clock, paths, files, tell, progress }) {
+  const counts = {
+    dropped: 0, shared: 0, staged: 0, early: 0, rescued: 0, claimed: 0, whileClaimed: 0, pinned: 0, spared: 0, foretold: false,
+    taken: 0, freed: 0, waiting: 0,
+  };
   const last = new Map();
   for (const path of paths.filter((_, index) => index % 3 === 0)) {
     const hash = hashOf(await store.entries.getEntry(fileKey(path)));
@@ -179,8 +185,13 @@ export async function collect({ store, clock, paths, files, tell }) {
   counts.staged = last.size;
   tell('', `${count(counts.dropped, 'name')} dropped; ${count(counts.staged, 'content')} without a name must wait for an hour`);
 
-  counts.early = (await store.window.take()).length;
-  tell('', `take() at once gives ${counts.early}: nothing is due yet`);
+  // A content is live while it has a name, or while somebody holds a lease on it: that is a pin in memory.
+  const liveness = (keys) => Promise.all(keys.map(async (key) => {
+    const pin = await store.lockInfo(pinName(key));
+    return (pin !== null && !pin.lapsed) || store.entries.has(countKey(text(key).slice('sha256/'.length)));
+  }));
+  counts.early = (await store.sweep({ liveness })).examined;
+  tell('', `a sweep at once finds ${counts.early}: nothing is due yet`);
 
   clock.advance(WINDOW / 2);
   if (last.size > 1) {
@@ -197,18 +208,31 @@ export async function collect({ store, clock, paths, files, tell }) {
   clock.advance(WINDOW / 2);
   const claims = await store.window.claim({ lease: CLAIM });
   counts.claimed = claims.length;
-  tell('', `the hour is over: a sweeper claims ${counts.claimed} and dies`, 'yellow');
-  counts.whileClaimed = (await store.window.take()).length;
-  tell('', `a second sweeper's take() gives ${counts.whileClaimed} while the claims are live`);
+  tell('', `the hour is over: somebody claims ${counts.claimed} and dies`, 'yellow');
+  counts.whileClaimed = (await store.sweep({ liveness })).examined;
+  tell('', `a sweep finds ${counts.whileClaimed} while the claims are live`);
+
   clock.advance(CLAIM);
-  for (const { key } of await store.window.take()) {
-    const entry = await store.entries.getEntry(key);
-    if (entry !== null && (await store.entries.delete(key, { ifVersion: entry.version }))) {
-      counts.taken += 1;
-      counts.freed += entry.value.length;
-    }
+  const pinned = claims.at(-1)?.key;
+  if (pinned !== undefined) {
+    await store.tryLock(pinName(pinned), { ttl: PIN, owner: 'ben' });
+    counts.pinned = 1;
+    tell('ben', `is about to refer to ${short(text(pinned), 20)} and pins it by a lease of ten minutes`);
   }
-  tell('', `the claims have lapsed: it takes ${counts.taken} and deletes them, so the first lost nothing`, 'green');
+  const foretold = await store.sweep({ liveness, dryRun: true });
+  tell('', `a dry run foretells: of ${foretold.examined.toLocaleString('en')} that are due ${foretold.deleted.toLocaleString('en')} would go (${bytes(foretold.bytesFreed)}), ${foretold.protectedByLiveness} is spared`);
+  const swept = await store.sweep({ liveness, batch: 100, onProgress: ({ examined }) => progress(examined, foretold.examined) });
+  counts.foretold = JSON.stringify({ ...swept, dryRun: true }) === JSON.stringify(foretold);
+  counts.spared = pinned !== undefined && (await store.entries.has(pinned)) ? swept.protectedByLiveness : 0;
+  tell('', `the sweep deletes ${swept.deleted.toLocaleString('en')} (${bytes(swept.bytesFreed)}) and spares ${swept.protectedByLiveness}${counts.foretold ? ', as foretold' : ': NOT AS FORETOLD'}`, 'green');
+
+  clock.advance(PIN);
+  // The mark pass: whatever still has no name is staged again.
+  if (pinned !== undefined) await store.window.stage([{ key: pinned, visibleAfter: clock.now }]);
+  const late = await store.sweep({ liveness });
+  counts.taken = swept.deleted + late.deleted;
+  counts.freed = swept.bytesFreed + late.bytesFreed;
+  if (pinned !== undefined) tell('', `ben never came back: the pin has lapsed, the content is staged again, and a sweep deletes ${late.deleted}`, 'yellow');
 
   // Leave something in the window, for the snapshot to carry.
   for (const path of paths) {

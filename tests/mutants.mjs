@@ -20,6 +20,9 @@ const KEY = 'core/src/key.rs';
 const VALIDATE = 'core/src/validate.rs';
 const TX = 'core/src/tx.rs';
 const BUILDER = 'core/src/changeset.rs';
+const SWEEP = 'core/src/sweeping.rs';
+const SWEEP_RULES = 'core/src/rules/sweep.rs';
+const STAGING = 'core/src/staging.rs';
 
 const mutant = (what, file, from, to, by) => ({ what, file, from, to, by });
 const MUTANTS = [
@@ -147,7 +150,8 @@ const MUTANTS = [
   mutant('a marked row is moved', WINDOW, 'Some(old) if old.reclaiming || old.visible_after', 'Some(old) if old.visible_after', 'w8_w2'),
   mutant('a marked row is unstaged', WINDOW, 'row.is_some_and(|row| !row.reclaiming)', 'row.is_some()', 'w8_w2'),
   mutant('nothing is unstaged', WINDOW, 'row.is_some_and(|row| !row.reclaiming)', 'row.is_some_and(|row| row.reclaiming)', 'w4_'),
-  mutant('a marked row is taken', WINDOW, '!row.reclaiming && available(row, now, store_now)', 'available(row, now, store_now)', 'w8_w2'),
+  // Memory keeps marked rows apart, so the rule is asked of the others alone.
+  mutant('a marked row is taken', 'mem/src/window.rs', '.filter(|_| marked)', '.filter(|_| marked || true)', 'w8_w2'),
   mutant('a marked row is settled', WINDOW, 'row.claimed_by(id, store_now) && !row.reclaiming', 'row.claimed_by(id, store_now)', 'w8_w2'),
   mutant('a marked row is not claimed again', WINDOW, 'row.visible_after <= now && row', '!row.reclaiming && row.visible_after <= now && row', 'w8_r9'),
   mutant('a marked key is written', WINDOW, 'return Err(reclaiming());', 'return Ok(());', 'w8_a_marked_key'),
@@ -219,6 +223,54 @@ const MUTANTS = [
   mutant('a refused part leaves its bytes', BUILDER, 'self.room(items, bytes)?;\n        self.bytes += bytes;', 'self.bytes += bytes;\n        self.room(items, 0)?;', 'bad_input_a_changeset'),
   mutant('the items of a changeset are not capped', BUILDER, 'if self.guards.len() + self.keys.len() + items > MAX_CHANGESET_ITEMS {', 'if items > MAX_CHANGESET_ITEMS {', 't3_the_size'),
   mutant('the bytes of a changeset are not capped', BUILDER, 'if self.bytes.saturating_add(bytes) > MAX_CHANGESET_BYTES {', 'if bytes > MAX_CHANGESET_BYTES {', 't3_the_bytes'),
+  mutant('nobody need know what is live', SWEEP, 'if !asked && !self.options.window_decides {', 'if !asked && !self.options.window_decides && false {', 'g6_nothing'),
+  mutant('a second sweep goes on', SWEEP, 'self.epoch = Some(epoch.ok_or(GcAbortCause::SweeperLock)?);', 'self.epoch = Some(epoch.or(Revision::new(1)).ok_or(GcAbortCause::SweeperLock)?);', 'g3_a_second'),
+  mutant('a sweep never ends', SWEEP, 'let _ = store.sweep_end(epoch).await;', 'let _ = epoch;', 'g1_what_is_due'),
+  mutant('a batch is limited by the batch alone', SWEEP, '|left| left.min(self.batch)', '|left| self.batch.max(left.min(1))', 'g1_it_ends'),
+  mutant('a sweep has all the time', SWEEP, 'self.store.now().await?.since(self.started) >= limit', 'self.store.now().await?.since(self.started) > limit', 'g1_it_ends'),
+  mutant('the time of each claim counts, not that of the start', SWEEP, '.window_claim(self.started, self.lease, most)', '.window_claim(self.store.now().await?, self.lease, most)', 'g1_r19'),
+  mutant('what is in hand is not given back', SWEEP, 'self.give_back(&batch).await;', '', 'g1_r17'),
+  mutant('what is given back waits', SWEEP, 'let _ = self.store.window_requeue(batch, due).await;', 'let _ = self.store.window_requeue(batch, due.plus(BACKOFF.0)).await;', 'g1_r17'),
+  mutant('the sweep is not extended', SWEEP, 'Some(epoch) if !self.store.sweep_extend(epoch, self.lease).await? => {', 'Some(epoch) if self.lease.is_zero() && !self.store.sweep_extend(epoch, self.lease).await? => {', 'g1_a_rate'),
+  mutant('a pause is one nap', SWEEP, 'let nap = wait.min(NAP)', 'let nap = wait.max(NAP)', 'g1_a_rate'),
+  mutant('a pause hears no cancel', SWEEP, 'if wait.is_zero() || self.is_cancelled() ||', 'if wait.is_zero() ||', 'g1_a_pause'),
+  mutant('the rate is ignored', SWEEP, 'if let Some(rate) = self.options.rate {', 'if let Some(rate) = self.options.rate.filter(|_| false) {', 'g1_a_rate'),
+  mutant('an answer of another length is taken', SWEEP, 'Ok(Ok(answer)) if answer.len() == keys.len() => {', 'Ok(Ok(answer)) => {', 'g1_r17'),
+  mutant('a source that fails protects nothing', SWEEP, 'return Err(GcAbortCause::LivenessFailed.into());', '', 'g1_r17'),
+  mutant('only the last source counts', SWEEP, '.filter(|&i| !live[i] && !batch[i].reclaiming)', '.filter(|&i| !batch[i].reclaiming)', 'g1_every_source'),
+  mutant('what is marked is asked about again', SWEEP, '.filter(|&i| !live[i] && !batch[i].reclaiming)', '.filter(|&i| !live[i])', 'g1_w8_what'),
+  mutant('what is live stays in the window', SWEEP, 'self.settle(referenced).await?;', 'drop(referenced);', 'g1_g3_an_engine'),
+  mutant('a cancel waits for the payloads', SWEEP, '        if self.is_cancelled() {\n            return Err(Halt::Stop(SweepStop::Cancelled));\n        }', '', 'g1_a_cancelled'),
+  mutant('payloads are deleted however late', SWEEP, '|claim| claim.until.since(now) < margin)', '|claim| claim.until.since(now) < margin / 1000)', 'g1_r8_no_payload'),
+  mutant('a dry run deletes payloads', SWEEP, 'let work = if self.options.dry_run {', 'let work = if self.options.dry_run && false {', 'g2_'),
+  mutant('a dry run is a sweep', SWEEP, 'if !self.options.dry_run {', 'if !self.options.dry_run || true {', 'g2_'),
+  mutant('a dry run counts what others have', SWEEP, 'if row.claimed_until.is_none_or(|until| until.lapsed(now)) {', 'if row.claimed_until.is_none_or(|until| until.lapsed(now) || true) {', 'g2_'),
+  mutant('a dry run finishes what was marked', SWEEP, 'None if claim.reclaiming && !reclaims => *outcome = Reclaim::Marked,', 'None if claim.reclaiming && !reclaims && false => *outcome = Reclaim::Marked,', 'g2_'),
+  mutant('a reclaimer of few words is believed', SWEEP, 'Ok(answers) if answers.len() == marked.len() => answers.into_iter(),', 'Ok(answers) => answers.into_iter(),', 'g1_a_reclaimer'),
+  mutant('what failed is gone', SWEEP, 'failed.push(claim);\n                }\n                None', 'gone.push(claim);\n                }\n                None', 'g3_the_report'),
+  mutant('the entry tells what was freed', SWEEP, '*bytes = freed;', 'let _ = (bytes, freed);', 'g1_payloads'),
+  mutant('a deletion passes no fence', SWEEP, 'self.store.window_delete(claims, self.epoch)', 'self.store.window_delete(claims, None)', 'g1_r14'),
+  mutant('a mark passes no fence', SWEEP, 'self.store.window_mark(claims, self.epoch)', 'self.store.window_mark(claims, None)', 'g1_r14'),
+  mutant('an end passes no fence', SWEEP, 'self.store.window_finish(claims, self.epoch)', 'self.store.window_finish(claims, None)', 'g1_r14'),
+  mutant('a lost lease is a failure of the engine', SWEEP, 'let cause = if error.kind() == ErrorKind::LeaseLost {', 'let cause = if false {', 'g1_r14'),
+  mutant('what is put back comes at once', SWEEP, '.max(Duration::from_nanos(1)));', ');', 'g4_'),
+  mutant('a hook may take as long as it likes', SWEEP, 'alarm.as_mut().poll(context).map(|()| Err(late()))', '{ let _ = (&mut alarm, &late); Poll::Pending }', 'g1_r17'),
+  mutant('a batch of nothing is let in', SWEEP, 'if batch == 0 {', 'if false {', 'g1_options'),
+  mutant('a rate needs no timer', SWEEP, '(self.options.rate.is_some() ||', '(', 'g1_options'),
+  mutant('a hook may take the whole lease', SWEEP, 'timeout.is_zero() || timeout >= lease', 'timeout.is_zero() || timeout > lease', 'g1_options'),
+
+  mutant('a key never backs off', SWEEP_RULES, 'let factor = 1_u32.checked_shl(requeues).unwrap_or(u32::MAX);', 'let _ = requeues; let factor = 1;', 'g4_'),
+  mutant('a key backs off for ever', SWEEP_RULES, '.min(most)', '.max(most.min(first))', 'g4_'),
+
+  mutant('a short grace is taken', STAGING, 'if options.grace < SHORTEST_GRACE && !options.any_grace {', 'if options.grace < SHORTEST_GRACE && false && !options.any_grace {', 'g1_a_short_grace'),
+  mutant('a minute is too short', STAGING, 'if options.grace < SHORTEST_GRACE', 'if options.grace <= SHORTEST_GRACE', 'g1_a_short_grace'),
+  mutant('a mark pass reads one page', STAGING, 'let ends = page.len() < BATCH;', 'let ends = page.len() <= BATCH;', 'g1_a_mark_pass_has'),
+  mutant('a mark pass marks everything', STAGING, 'store.list(options.prefix, from, BATCH)', 'store.list(b"", from, BATCH)', 'g1_a_mark_pass_stages'),
+  mutant('live keys are staged', STAGING, 'unreferenced.remove(key);', 'let _ = key;', 'g1_a_mark_pass_stages'),
+  mutant('live keys stay in the window', STAGING, 'report.unstaged += store.window_unstage(&keys).await? as u64;', '', 'g1_a_mark_pass_stages'),
+  mutant('a mark pass puts ends off', STAGING, 'store.window_stage(&batch, Restage::Keep)', 'store.window_stage(&batch, Restage::Move)', 'g1_r1'),
+  mutant('a failure is the end of the live keys', STAGING, 'live.next_keys().await.map_err(failed)?', 'live.next_keys().await.map_err(failed).unwrap_or(None)', 'g1_a_mark_pass_that_learns'),
+  mutant('the grace counts from the first batch', STAGING, '    loop {\n        // For each batch anew: a key that was published meanwhile has its whole grace period too.\n        let visible_after = store.now().await?.after(grace);', '    let visible_after = store.now().await?.after(grace);\n    loop {', 'g1_r2_a_long'),
 ];
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');

@@ -206,6 +206,8 @@ macro_rules! for_each_case {
             g1_a_rate_paces_it
             g1_a_pause_hears_a_cancel
             g1_payloads_go_before_entries
+            g1_every_source_protects
+            g1_w8_what_is_marked_is_finished
             g1_options_that_cannot_be_meant_are_refused
             g3_the_report_counts_everything
             g3_a_second_sweep_is_told_so

@@ -15,8 +15,8 @@ use crate::failure::{refused, Refusal};
 use crate::fixture::{Engine, Fixture, START};
 use crate::interposed::{held, on, Clockwork, Interposed, Outside, Source};
 use crate::steps::{
-    before, candidates, claimed, key, ms, open, secs, sight, stage, stored, waiting, HOUR, NANO,
-    TTL,
+    before, candidates, claimed, key, marked, ms, open, secs, sight, stage, stored, waiting, HOUR,
+    NANO, TTL,
 };
 use crate::{ensure, ensure_eq, CaseResult, Failure};
 
@@ -284,6 +284,50 @@ pub(crate) async fn g1_payloads_go_before_entries(f: &dyn Fixture) -> CaseResult
     ensure_eq!(held(&outside.asked).len(), 1);
     ensure_eq!(entries(&*store).await?, Vec::<String>::new());
     stored(&*store, b"a", b"new").await?;
+    Ok(())
+}
+
+pub(crate) async fn g1_every_source_protects(f: &dyn Fixture) -> CaseResult {
+    let store = open(f).await?;
+    garbage(f, &*store, &["a", "b", "c"]).await?;
+    let asked = Mutex::new(Vec::new());
+    let first = Source::by(|key| key == b"a");
+    let second = Source::by(|key| {
+        held(&asked).push(key.to_vec());
+        key == b"b"
+    });
+    let options = SweepOptions::new().source(&first).source(&second);
+    let report = sweep(&*store, options).await?;
+    ensure_eq!((report.protected_by_liveness, report.deleted), (2, 1));
+    ensure_eq!(
+        *held(&asked),
+        [b"b", b"c"],
+        "what is live need not be asked about again"
+    );
+    ensure_eq!(entries(&*store).await?, ["a", "b"]);
+    ensure_eq!(
+        waiting(&*store).await?,
+        [],
+        "until a mark pass finds them again"
+    );
+    Ok(())
+}
+
+/// The payload of a marked key may be gone, so its entry goes whatever is said of it.
+pub(crate) async fn g1_w8_what_is_marked_is_finished(f: &dyn Fixture) -> CaseResult {
+    let store = open(f).await?;
+    stored(&*store, b"k", b"").await?;
+    marked(&*store, &["k"]).await?;
+    f.advance(TTL).await?;
+    let live = Source::by(|_| true);
+    let outside = Outside::default();
+    for dry in [true, false] {
+        let options = SweepOptions::new().source(&live).reclaimer(&outside);
+        let options = if dry { options.dry_run() } else { options };
+        let report = sweep(&*store, options).await?;
+        ensure_eq!((report.deleted, report.protected_by_liveness), (1, 0));
+    }
+    ensure_eq!(entries(&*store).await?, Vec::<String>::new());
     Ok(())
 }
 

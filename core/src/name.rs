@@ -173,9 +173,12 @@ pub(crate) mod serialised {
     as_text!(LockName);
     as_text!(Owner);
 
-    /// A valid lock name, for types that keep it as plain text.
+    /// A lock name, for types that keep it as plain text: a valid one, or one of the engines' own, which listings show
+    /// too.
     pub(crate) fn lock_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-        LockName::deserialize(from).map(|name| name.0.into_owned())
+        let name = String::deserialize(from)?;
+        super::check("lock name", &name).map_err(D::Error::custom)?;
+        Ok(name)
     }
 
     /// The same for an owner.

@@ -5,8 +5,8 @@
 use std::fmt::Debug;
 
 use alkstore::{
-    Candidate, Claim, EntryMeta, Key, LockInfo, LockName, Owner, Put, Restage, Revision, Timestamp,
-    Ttl,
+    Candidate, Claim, EntryMeta, Key, LockInfo, LockName, Owner, Put, Reclaim, Restage, Revision,
+    Timestamp, Ttl, WindowRow, WindowStats,
 };
 use serde::{de::DeserializeOwned, Serialize};
 
@@ -57,10 +57,26 @@ fn what_is_valid_comes_back() {
         visible_after: Timestamp::MAX,
     });
     comes_back(&Claim {
-        key,
+        key: key.clone(),
         visible_after: Timestamp::MIN,
         id,
         until: Timestamp::MAX,
+        reclaiming: true,
+        requeues: 3,
+    });
+    comes_back(&Reclaim::Deleted { bytes: 7 });
+    comes_back(&Reclaim::Voided);
+    comes_back(&WindowRow {
+        key,
+        visible_after: Timestamp::MIN,
+        claimed_until: Some(Timestamp::MAX),
+        reclaiming: true,
+        requeues: u32::MAX,
+    });
+    comes_back(&WindowStats {
+        rows: 1,
+        oldest: Some(Timestamp::MIN),
+        ..WindowStats::default()
     });
 }
 
@@ -79,6 +95,9 @@ fn what_is_invalid_is_refused() {
     refused::<Ttl>("-1", "above zero");
     refused::<Ttl>("3155760000000000001", "100 years");
     let text = serde_json::to_string(&info()).unwrap();
+    let sweep = text.replace(r#""a""#, r#""__alkstore_sweep""#);
+    let shown: LockInfo = serde_json::from_str(&sweep).unwrap();
+    assert_eq!(shown.name, "__alkstore_sweep", "listings show it");
     refused::<LockInfo>(&text.replace(r#""a""#, r#"" ""#), "lock name");
     refused::<LockInfo>(&text.replace(r#""o\n""#, r#""""#), "owner");
 }

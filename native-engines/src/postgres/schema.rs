@@ -202,9 +202,9 @@ impl Schema {
                 .await
                 .map_err(writing)?;
         }
-        for sql in self.missing(&found, options) {
-            tx.batch_execute(&sql).await.map_err(writing)?;
-        }
+        // In one round trip, however many parts there are.
+        let missing = self.missing(&found, options).join(";\n");
+        tx.batch_execute(&missing).await.map_err(writing)?;
         tx.commit().await.map_err(writing)
     }
 

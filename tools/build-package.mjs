@@ -68,17 +68,29 @@ function compile() {
   return { version: crate.version, wasm: join(dir, 'alkstore_js.wasm'), dir: join(dir, 'npm') };
 }
 
-// A panic ends in a trap; the text that it would print first has nowhere to go, so its printing is left out.
+// The standard library's functions that never return because they panic, or because memory ends.
+const PANICS = new RegExp(`::(${[
+  'panicking::(panic|panic_fmt|panic_bounds_check|panic_with_hook|panic_const::\\w+|assert_failed(_inner|::<.*>)?)',
+  'option::(expect_failed|unwrap_failed)',
+  'result::unwrap_failed',
+  'slice::index::slice_\\w*fail',
+  'cell::panic_\\w+',
+  'thread::local::panic_access_error',
+  'raw_vec::handle_error',
+  'alloc::handle_alloc_error',
+].join('|')})$`);
+
+// A panic ends in a trap; the text that it would print first has nowhere to go, so its making is left out.
 function withoutPanics(bytes) {
   const module = binaryen.readBinary(bytes);
   let found = 0;
   for (let i = 0; i < module.getNumFunctions(); i++) {
     const fn = binaryen.Function(module.getFunctionByIndex(i));
-    if (!/panicking::(panic_fmt|panic_with_hook)\b/.test(fn.name)) continue;
+    if (!PANICS.test(fn.name)) continue;
     fn.body = module.unreachable();
     found += 1;
   }
-  if (found === 0) fail('the wasm has no panic_fmt to leave out: did its name change, or was the wasm stripped?');
+  if (found === 0) fail('the wasm has no panics to leave out: did their names change, or was the wasm stripped?');
   return module.emitBinary();
 }
 

@@ -6,7 +6,7 @@ use alkstore::{
     Changeset, Error, ErrorKind, Gate, Key, Millis, PutMode, Result, Revision, Timestamp, Ttl,
 };
 use alkstore_mem::State;
-use js_sys::Array;
+use js_sys::{Array, Uint8Array};
 use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
 
 use crate::tx::Open;
@@ -37,11 +37,13 @@ pub(crate) struct Store {
     pub(crate) next_tx: u32,
     /// The changeset that JavaScript is putting together.
     pub(crate) changes: Changeset<JsBytes>,
-    /// The keys that JavaScript is putting together, each with an instant or the number of a claim.
-    pub(crate) batch: Vec<(Key<'static>, f64)>,
+    /// The keys that JavaScript is putting together, and for each an instant or the number of a claim.
+    pub(crate) batch: Batch,
     /// A snapshot on its way in or out.
     pub(crate) snapshot: Vec<u8>,
 }
+
+pub(crate) type Batch = (Vec<Key<'static>>, Vec<f64>);
 
 thread_local! {
     static STORE: RefCell<Option<Store>> = const { RefCell::new(None) };
@@ -99,18 +101,41 @@ pub(crate) fn answer(operation: impl FnOnce(&mut Store) -> Result<bool>) -> f64 
 /// failed.
 pub(crate) fn rows<T>(
     operation: impl FnOnce(&mut Store) -> Result<Vec<T>>,
-    flatten: impl Fn(T, &mut dyn FnMut(JsValue)),
+    flatten: impl Fn(&T, &Cells),
 ) -> JsValue {
     let Some(rows) = operate(None, |store| operation(store).map(Some)) else {
         return JsValue::FALSE;
     };
-    let array = Array::new();
-    for row in rows {
-        flatten(row, &mut |cell| {
-            array.push(&cell);
-        });
+    let cells = Cells(Array::new());
+    for row in &rows {
+        flatten(row, &cells);
     }
-    array.into()
+    cells.0.into()
+}
+
+/// The cells of rows. Its methods are not inlined, because there are many cells.
+pub(crate) struct Cells(Array);
+
+impl Cells {
+    #[inline(never)]
+    pub(crate) fn number(&self, number: f64) {
+        self.0.push(&number.into());
+    }
+
+    #[inline(never)]
+    pub(crate) fn flag(&self, flag: bool) {
+        self.0.push(&flag.into());
+    }
+
+    #[inline(never)]
+    pub(crate) fn text(&self, text: &str) {
+        self.0.push(&text.into());
+    }
+
+    #[inline(never)]
+    pub(crate) fn key(&self, key: &Key<'_>) {
+        self.0.push(&Uint8Array::from(key.as_bytes()));
+    }
 }
 
 #[inline]

@@ -152,12 +152,12 @@ pub fn list(prefix_bytes: u32, after_bytes: u32, at_most: f64, now: f64) -> JsVa
                 Ok(store.state.list(prefix, after, limit(at_most), now))
             })
         },
-        |row, push| {
-            push(Uint8Array::from(row.key.as_bytes()).into());
-            push(from_revision(row.version).into());
-            push(from_maybe_instant(row.expires_at).into());
+        |row, cells| {
+            cells.key(&row.key);
+            cells.number(from_revision(row.version));
+            cells.number(from_maybe_instant(row.expires_at));
             #[allow(clippy::cast_possible_truncation)] // values are far shorter than memory
-            push(count(row.size as usize).into());
+            cells.number(count(row.size as usize));
         },
     )
 }
@@ -203,9 +203,9 @@ fn stored(put: Put, handle: Handle) -> f64 {
 pub(crate) fn committed(operation: impl FnOnce(&mut Store) -> Result<alkstore::Commit>) -> JsValue {
     rows(
         |store| Ok(operation(store)?.versions),
-        |(key, version), push| {
-            push(Uint8Array::from(key.as_bytes()).into());
-            push(from_revision(version).into());
+        |(key, version), cells| {
+            cells.key(key);
+            cells.number(from_revision(*version));
         },
     )
 }

@@ -31,7 +31,7 @@ pub fn create(
         open: Vec::new(),
         next_tx: 1,
         changes: Changeset::default(),
-        batch: Vec::new(),
+        batch: Default::default(),
         snapshot: Vec::new(),
     });
 }
@@ -47,7 +47,7 @@ pub fn close() -> f64 {
             store.state = State::new(nobody, Options::default());
             store.open = Vec::new();
             store.changes = Changeset::default();
-            store.batch = Vec::new();
+            store.batch = Default::default();
             store.snapshot = Vec::new();
         }
         Ok(first_time)

@@ -7,7 +7,7 @@ use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
 
 use crate::boundary::{
     answer, both, first, from_revision, instant, leave, limit, number, one_or_both, operate,
-    revision, rows, text, Store, ENDED, NONE,
+    revision, rows, text, Cells, Store, ENDED, NONE,
 };
 
 /// Takes a lock: answers the token and leaves deadline, slot and generation; 0 where it is held elsewhere, and then
@@ -224,10 +224,10 @@ fn named<T>(
     })
 }
 
-fn flatten(row: LockInfo, push: &mut dyn FnMut(JsValue)) {
-    push(row.name.into());
-    push(row.owner.into());
-    push(from_revision(row.token).into());
-    push(row.deadline.as_millis().into());
-    push(row.lapsed.into());
+fn flatten(row: &LockInfo, cells: &Cells) {
+    cells.text(&row.name);
+    cells.text(&row.owner);
+    cells.number(from_revision(row.token));
+    cells.number(row.deadline.as_millis());
+    cells.flag(row.lapsed);
 }

@@ -1,12 +1,11 @@
 //! The garbage-collection window. Lists of keys come in one by one and are then worked on together.
 
 use alkstore::{validate, Candidate, Claim, Key, Millis, Reclaim, Result, Timestamp, WindowRow};
-use js_sys::Uint8Array;
 use wasm_bindgen::prelude::{wasm_bindgen, JsValue};
 
 use crate::boundary::{
     answer, first, from_maybe_instant, from_revision, instant, leave, limit, maybe_revision,
-    number, one_or_both, operate, revision, rows, Store,
+    number, one_or_both, operate, revision, rows, Batch, Cells, Store,
 };
 use crate::changes::restage;
 use crate::lifecycle::count;
@@ -15,7 +14,7 @@ use crate::lifecycle::count;
 #[wasm_bindgen]
 pub fn begin_batch() {
     operate((), |store| {
-        store.batch = Vec::new();
+        store.batch = Default::default();
         Ok(())
     });
 }
@@ -25,7 +24,8 @@ pub fn begin_batch() {
 pub fn batch_key(key_bytes: u32, with: f64) -> f64 {
     answer(|store| {
         first(key_bytes, |key| {
-            store.batch.push((Key::new(key)?.into_owned(), with));
+            store.batch.0.push(Key::new(key)?.into_owned());
+            store.batch.1.push(with);
             Ok(true)
         })
     })
@@ -35,14 +35,15 @@ pub fn batch_key(key_bytes: u32, with: f64) -> f64 {
 #[wasm_bindgen]
 pub fn window_stage(keep: bool, now: f64) -> f64 {
     answer(|store| {
-        let batch = batch(store)?;
+        let (keys, instants) = batch(store)?;
         let candidate = |(key, at)| {
             Ok(Candidate {
                 key,
                 visible_after: instant(at)?,
             })
         };
-        let candidates: Vec<_> = batch.into_iter().map(candidate).collect::<Result<_>>()?;
+        let candidates = keys.into_iter().zip(instants).map(candidate);
+        let candidates: Vec<_> = candidates.collect::<Result<_>>()?;
         store
             .state
             .window_stage(&candidates, restage(keep), instant(now)?)?;
@@ -54,7 +55,7 @@ pub fn window_stage(keep: bool, now: f64) -> f64 {
 #[wasm_bindgen]
 pub fn window_unstage() -> f64 {
     number(|store| {
-        let keys = keys(store)?;
+        let (keys, _) = batch(store)?;
         Ok(count(store.state.window_unstage(&keys)))
     })
 }
@@ -68,9 +69,9 @@ pub fn window_take(due: f64, at_most: f64, now: f64) -> JsValue {
             let (due, now) = (instant(due)?, instant(now)?);
             Ok(store.state.window_take(due, Some(limit(at_most)), now))
         },
-        |row, push| {
-            push(Uint8Array::from(row.key.as_bytes()).into());
-            push(row.visible_after.as_millis().into());
+        |row, cells| {
+            cells.key(&row.key);
+            cells.number(row.visible_after.as_millis());
         },
     )
 }
@@ -85,13 +86,13 @@ pub fn window_claim(due: f64, lease: f64, at_most: f64, now: f64) -> JsValue {
             let (due, now) = (instant(due)?, instant(now)?);
             store.state.window_claim(due, lease, limit(at_most), now)
         },
-        |row, push| {
-            push(Uint8Array::from(row.key.as_bytes()).into());
-            push(row.visible_after.as_millis().into());
-            push(from_revision(row.id).into());
-            push(row.until.as_millis().into());
-            push(row.reclaiming.into());
-            push(row.requeues.into());
+        |row, cells| {
+            cells.key(&row.key);
+            cells.number(row.visible_after.as_millis());
+            cells.number(from_revision(row.id));
+            cells.number(row.until.as_millis());
+            cells.flag(row.reclaiming);
+            cells.number(row.requeues.into());
         },
     )
 }
@@ -138,7 +139,7 @@ pub fn window_reclaim(how: u32, epoch: f64, now: f64) -> JsValue {
 pub fn window_judge(now: f64) -> JsValue {
     rows(
         |store| {
-            let keys = keys(store)?;
+            let (keys, _) = batch(store)?;
             Ok(store.state.window_judge(&keys, instant(now)?))
         },
         flatten_outcome,
@@ -245,19 +246,18 @@ fn row_at(store: &Store, key: Key<'_>, visible_after: f64) -> Result<WindowRow> 
 }
 
 /// Key, instant, the deadline of its claim (or NaN), whether it is being reclaimed, how often it was put back.
-#[allow(clippy::needless_pass_by_value)] // as `rows` gives it
-fn flatten_row(row: WindowRow, push: &mut dyn FnMut(JsValue)) {
-    push(Uint8Array::from(row.key.as_bytes()).into());
-    push(row.visible_after.as_millis().into());
-    push(from_maybe_instant(row.claimed_until).into());
-    push(row.reclaiming.into());
-    push(row.requeues.into());
+fn flatten_row(row: &WindowRow, cells: &Cells) {
+    cells.key(&row.key);
+    cells.number(row.visible_after.as_millis());
+    cells.number(from_maybe_instant(row.claimed_until));
+    cells.flag(row.reclaiming);
+    cells.number(row.requeues.into());
 }
 
 /// The bytes of the entry that was deleted, or minus the index in the table of `js/window.js`.
-fn flatten_outcome(outcome: Reclaim, push: &mut dyn FnMut(JsValue)) {
+fn flatten_outcome(outcome: &Reclaim, cells: &Cells) {
     #[allow(clippy::cast_precision_loss)] // a value is far shorter than 2^53
-    let number = match outcome {
+    let number = match *outcome {
         Reclaim::Deleted { bytes } => bytes as f64,
         Reclaim::Marked => -1.0,
         Reclaim::Absent => -2.0,
@@ -266,14 +266,10 @@ fn flatten_outcome(outcome: Reclaim, push: &mut dyn FnMut(JsValue)) {
         // Memory knows no pins and no references.
         _ => -5.0,
     };
-    push(number.into());
+    cells.number(number);
 }
 
-fn keys(store: &mut Store) -> Result<Vec<Key<'static>>> {
-    Ok(batch(store)?.into_iter().map(|(key, _)| key).collect())
-}
-
-fn batch(store: &mut Store) -> Result<Vec<(Key<'static>, f64)>> {
+fn batch(store: &mut Store) -> Result<Batch> {
     let batch = std::mem::take(&mut store.batch);
     store.gate.check()?;
     Ok(batch)
@@ -291,5 +287,6 @@ fn claims(store: &mut Store) -> Result<Vec<Claim>> {
             requeues: 0,
         })
     };
-    batch(store)?.into_iter().map(claim).collect()
+    let (keys, ids) = batch(store)?;
+    keys.into_iter().zip(ids).map(claim).collect()
 }

@@ -216,7 +216,7 @@ const VERSION_1: &str = "
     DROP TABLE {s}.gc_sweeper, {s}.gc_window;
     CREATE TABLE {s}.gc_window (key bytea PRIMARY KEY, visible_after bigint NOT NULL, claim bigint, claim_until bigint);
     CREATE INDEX gc_window_due ON {s}.gc_window (visible_after, key);
-    INSERT INTO {s}.gc_window VALUES ('old', 1000000000000000, 7, 1000000000000001), ('new', 1000000000000000);
+    INSERT INTO {s}.gc_window VALUES ('old', 1000000000000000, 7, 1000000000000001), ('new', 1000000000000000, NULL, NULL);
     CREATE FUNCTION {s}.put_v1(bytea, bytea, integer, bigint, bigint, integer, text, bigint)
       RETURNS bigint[] LANGUAGE sql AS 'SELECT ARRAY[0, 1]::bigint[]';
     CREATE FUNCTION {s}.stage_v1(bytea[], bigint[], boolean, integer[]) RETURNS void LANGUAGE sql AS '';

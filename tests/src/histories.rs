@@ -14,10 +14,11 @@ use alkstore::{
 use futures_util::future::poll_fn;
 use futures_util::FutureExt as _;
 
+use crate::dry_runs::Dice;
 use crate::fixture::{Capability, Engine, Fixture};
 use crate::interposed::{held, Interposed, Moment, Source};
 use crate::steps::{open, secs, NANO};
-use crate::sweep::{adds_up, Dice};
+use crate::sweep::adds_up;
 use crate::{ensure, CaseResult, Failure};
 
 const WRITERS: usize = 3;

@@ -81,6 +81,7 @@ class Sweep {
     this.core = core;
     this.given = given;
     this.cancelled = false;
+    this.told = 0;
   }
 
   async run() {
@@ -174,11 +175,15 @@ class Sweep {
     }
   }
 
+  /** Tells of a batch. A long sleep comes in several parts, of which only the first follows one. */
   tell() {
     const { dryRun, onProgress } = this.given;
     if (onProgress === undefined || this.thrown !== undefined) return;
+    const report = this.report(dryRun, null);
+    if (report.examined === this.told) return;
+    this.told = report.examined;
     try {
-      onProgress(this.report(dryRun, null));
+      onProgress(report);
     } catch (error) {
       this.thrown = { error };
       this.cancel();

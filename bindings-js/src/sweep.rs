@@ -226,9 +226,9 @@ fn tell(report: &SweepReport) {
     MAIL.with_borrow_mut(|mail| mail.left[COUNTS..].copy_from_slice(&counts));
 }
 
-#[allow(clippy::cast_precision_loss)] // as exact as instants are
+#[allow(clippy::cast_precision_loss)] // whole seconds, far below 2^53
 fn millis(duration: Duration) -> f64 {
-    duration.as_nanos() as f64 / 1e6
+    duration.as_secs() as f64 * 1e3 + f64::from(duration.subsec_nanos()) / 1e6
 }
 
 /// JavaScript, as the sweep sees it.

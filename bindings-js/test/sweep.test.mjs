@@ -1,7 +1,10 @@
 // The sweep, driven from outside. Its clock is moved by hand; where it waits for time, that is a timer of the test's.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import test from 'node:test';
-import { bytes, manual, rejected, text, thrown } from './support.mjs';
+import { bytes, manual, rejected, ROOT, text, thrown } from './support.mjs';
 
 const COUNTS = {
   dryRun: false, examined: 0, deleted: 0, bytesFreed: 0, alreadyAbsent: 0, protectedByPin: 0, protectedByLiveness: 0,
@@ -320,6 +323,25 @@ test('limits: candidates, time, and candidates a second', async (t) => {
     t.mock.timers.tick(1);
   }
   assert.deepEqual([(await rated).examined, delays], [12, [500, 500, 200]]);
+});
+
+test('a long sleep is not told of twice', async (t) => {
+  const { store, clock } = due(2);
+  t.mock.method(globalThis, 'setTimeout', (fire, delay) => {
+    clock.now += delay;
+    setImmediate(fire);
+  });
+  const seen = [];
+  const report = await store.sweep({ windowDecides: true, batch: 1, rate: 1, onProgress: ({ examined }) => seen.push(examined) });
+  assert.deepEqual([report.deleted, seen], [2, [1, 2]]);
+});
+
+test('the example of the README says what it says', () => {
+  const readme = readFileSync(new URL('node_modules/alkstore/README.md', ROOT), 'utf8');
+  const [example] = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, code]) => code).filter((code) => code.includes('store.sweep'));
+  const [, expected] = /console\.log\(.*\); \/\/ (.*)/.exec(example);
+  const told = execFileSync(process.execPath, ['--input-type=module'], { cwd: fileURLToPath(ROOT), input: example, encoding: 'utf8' });
+  assert.equal(told.trim(), expected);
 });
 
 test('it lets others have their turn between batches', async () => {

@@ -82,7 +82,8 @@ const MUTANTS = [
                 return Err(conflict().into());
             }
         }
-        if matches!(ops.write, Some(EntryWrite::Put { .. })) {
+        // A create that found an entry writes nothing, and its caller trusts that entry all the same.
+        if ops.unstage || matches!(ops.write, Some(EntryWrite::Put { .. })) {
             window::write(rows.waiting(key)?.as_ref())?;
         }
     }`, `    for (key, ops) in changeset.keys() {
@@ -92,7 +93,8 @@ const MUTANTS = [
                 return Err(conflict().into());
             }
         }
-        if matches!(ops.write, Some(EntryWrite::Put { .. })) {
+        // A create that found an entry writes nothing, and its caller trusts that entry all the same.
+        if ops.unstage || matches!(ops.write, Some(EntryWrite::Put { .. })) {
             window::write(rows.waiting(key)?.as_ref())?;
         }
     }
@@ -122,9 +124,10 @@ const MUTANTS = [
             rows.unstage(&key)?;
         }`, 't4_a_changeset_is_committed'),
 
-  mutant('a changeset writes a marked key', CHANGESET, 'if matches!(ops.write, Some(EntryWrite::Put { .. })) {', 'if false {', 'w8_a_marked_key'),
-  mutant('a changeset deletes no marked entry', CHANGESET, 'if matches!(ops.write, Some(EntryWrite::Put { .. })) {', 'if ops.write.is_some() {', 'w8_e4'),
-  mutant('a changeset rests on no marked entry', CHANGESET, 'if matches!(ops.write, Some(EntryWrite::Put { .. })) {', 'if ops.check.is_some() || ops.write.is_some() {', 'w8_e4'),
+  mutant('a changeset writes a marked key', CHANGESET, 'if ops.unstage || matches!(ops.write, Some(EntryWrite::Put { .. })) {', 'if false {', 'w8_a_marked_key'),
+  mutant('a changeset trusts a marked entry', CHANGESET, 'if ops.unstage || matches!(ops.write, Some(EntryWrite::Put { .. })) {', 'if matches!(ops.write, Some(EntryWrite::Put { .. })) {', 'w8_a_marked_key'),
+  mutant('a changeset deletes no marked entry', CHANGESET, 'if ops.unstage || matches!(ops.write, Some(EntryWrite::Put { .. })) {', 'if ops.unstage || ops.write.is_some() {', 'w8_e4'),
+  mutant('a changeset rests on no marked entry', CHANGESET, 'if ops.unstage || matches!(ops.write, Some(EntryWrite::Put { .. })) {', 'if ops.check.is_some() || ops.write.is_some() {', 'w8_e4'),
   mutant('marks are judged before guards', CHANGESET, '    for (name, token) in changeset.guards() {\n', '    for (key, ops) in changeset.keys() {\n        if ops.write.is_some() { window::write(rows.waiting(key)?.as_ref())?; }\n    }\n    for (name, token) in changeset.guards() {\n', 'w8_e5'),
 
   mutant('staging the same deadline voids a claim', WINDOW, 'old.visible_after == visible_after => None,', '(old.visible_after == visible_after && old.claim.is_none()) => None,', 'w5_r16'),
@@ -256,7 +259,7 @@ const MUTANTS = [
   mutant('what is put back comes at once', SWEEP, '.max(Duration::from_nanos(1)));', ');', 'g4_'),
   mutant('a hook may take as long as it likes', SWEEP, 'alarm.as_mut().poll(context).map(|()| Err(late()))', '{ let _ = (&mut alarm, &late); Poll::Pending }', 'g1_r17'),
   mutant('a batch of nothing is let in', SWEEP, 'if batch == 0 {', 'if false {', 'g1_options'),
-  mutant('a rate needs no timer', SWEEP, '(self.options.rate.is_some() ||', '(', 'g1_options'),
+  mutant('a rate needs no timer', SWEEP, '(options.rate.is_some() || options.hook_timeout.is_some())', 'options.hook_timeout.is_some()', 'g1_options'),
   mutant('a hook may take the whole lease', SWEEP, 'timeout.is_zero() || timeout >= lease', 'timeout.is_zero() || timeout > lease', 'g1_options'),
 
   mutant('a key never backs off', SWEEP_RULES, 'let factor = 1_u32.checked_shl(requeues).unwrap_or(u32::MAX);', 'let _ = requeues; let factor = 1;', 'g4_'),

@@ -89,6 +89,8 @@ pub enum Engine {
     Sqlite,
     /// Postgres.
     Postgres,
+    /// Postgres, opened for a fleet.
+    Fleet,
 }
 
 /// What only some engines can do. A case about a capability that the engine lacks checks that it lacks it.
@@ -124,6 +126,10 @@ impl Engine {
                 Capability::Durable | Capability::SweepLease => true,
             },
             Self::Postgres => match capability {
+                Capability::Snapshots | Capability::Limits => false,
+                Capability::Durable | Capability::StepsBack | Capability::SweepLease => true,
+            },
+            Self::Fleet => match capability {
                 Capability::Snapshots | Capability::Limits | Capability::SweepLease => false,
                 Capability::Durable | Capability::StepsBack => true,
             },

@@ -15,6 +15,7 @@ use alkstore_tests::{Engine, Fixture, Limits, Opened, START};
 #[derive(Debug)]
 pub(crate) struct Schemas {
     server: &'static Server,
+    fleet: bool,
     states: Mutex<States>,
 }
 
@@ -26,9 +27,10 @@ struct States {
 }
 
 impl Schemas {
-    pub(crate) fn new(server: &'static Server) -> Self {
+    pub(crate) fn new(server: &'static Server, fleet: bool) -> Self {
         Self {
             server,
+            fleet,
             states: Mutex::new(States {
                 now: START,
                 schemas: Vec::new(),
@@ -46,6 +48,7 @@ impl Schemas {
             .schema(schema)
             .pool_size(4)
             .call_timeout(Duration::from_secs(60))
+            .fleet(self.fleet)
             // Set where the connection string leads through a pooler, to run the list through it.
             .transaction_pooler(std::env::var_os("ALKSTORE_PG_POOLER").is_some())
             .manual_clock(now);
@@ -74,7 +77,11 @@ impl Schemas {
 
 impl Fixture for Schemas {
     fn engine(&self) -> Engine {
-        Engine::Postgres
+        if self.fleet {
+            Engine::Fleet
+        } else {
+            Engine::Postgres
+        }
     }
 
     /// The engine has no option that could limit it but the size of the server's disk.
@@ -117,10 +124,10 @@ impl Fixture for Schemas {
     }
 }
 
-/// Runs a test on the server, where there is one, and drops its schemas from a server that stays.
-pub(crate) fn on_server<T>(test: impl AsyncFnOnce(&Schemas) -> T) -> Option<T> {
+/// Runs a test on the server, on stores of a fleet or not, where there is one, and drops its schemas from a server that stays.
+pub(crate) fn on_server<T>(fleet: bool, test: impl AsyncFnOnce(&Schemas) -> T) -> Option<T> {
     let server = alkstore_tests::postgres::server()?;
-    let fixture = Schemas::new(server);
+    let fixture = Schemas::new(server, fleet);
     Some(block_on(async {
         let done = test(&fixture).await;
         if std::env::var_os(alkstore_tests::postgres::URL).is_some() {

@@ -188,7 +188,14 @@ pub(crate) async fn w8_a_marked_key_takes_no_put(f: &dyn Fixture) -> CaseResult 
         tx.put(b"beside", b"w", PutMode::Create, None).await?;
         tx.put(at, b"w", PutMode::Replace, None).await?;
         refused(tx.commit().await, Refusal::Conflict)?;
+        // Where there is an entry it writes nothing, and is about to trust what is there.
+        let mut tx = other.begin();
+        tx.put(at, b"w", PutMode::Create, None).await?;
+        refused(tx.commit().await, Refusal::Conflict)?;
     }
+    let mut unstaged = Changeset::new();
+    unstaged.unstage(key(b"k")?)?;
+    refused(store.commit_changeset(unstaged).await, Refusal::Conflict)?;
     ensure_eq!(sight(&*store).await?, held, "nothing was written");
     ensure_eq!(waiting(&*store).await?, rows, "nothing was published");
     ensure_eq!(

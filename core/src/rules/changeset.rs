@@ -59,7 +59,8 @@ pub fn judge<V, R: Rows<V>>(
                 return Err(conflict().into());
             }
         }
-        if matches!(ops.write, Some(EntryWrite::Put { .. })) {
+        // A create that found an entry writes nothing, and its caller trusts that entry all the same.
+        if ops.unstage || matches!(ops.write, Some(EntryWrite::Put { .. })) {
             window::write(rows.waiting(key)?.as_ref())?;
         }
     }

@@ -333,7 +333,8 @@ BEGIN
     o_status := 1;
     RETURN;
   END IF;
-  PERFORM FROM {schema}.gc_window WHERE key = ANY (p_puts) AND reclaiming LIMIT 1;
+  -- A create that found an entry writes nothing and leaves the window, and its caller trusts that entry all the same.
+  PERFORM FROM {schema}.gc_window WHERE key = ANY (p_puts || p_unstages) AND reclaiming LIMIT 1;
   IF FOUND THEN
     o_status := 3;
     RETURN;

@@ -230,7 +230,8 @@ impl Model {
             }
         };
         let puts = plan.writes.iter().filter(|(_, write)| write.is_some());
-        let mut writable = puts.map(|(key, _)| self.writable(key));
+        let trusted = puts.map(|(key, _)| key).chain(&plan.unstage);
+        let mut writable = trusted.map(|key| self.writable(key));
         (!plan.checks.iter().all(holds) || writable.any(|may| !may)).then_some(Refusal::Conflict)
     }
 

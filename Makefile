@@ -109,6 +109,14 @@ bench: dist ## Measure against what one would use instead, two minutes (FULL=1: 
 	$(call say,bench (the first time it builds the peers: about five minutes))
 	@node tools/bench.mjs $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY))
 
+.PHONY: soak
+soak: ## Soak safe deletion under kills, stalls and restarts (SECONDS=3600 ENGINE=mem|sqlite|postgres SEED=1)
+	@$(SETUP) rust
+	@$(SETUP) postgres || echo '!! no postgres: its soak will be missing'
+	$(call say,soak (the first time it compiles: about two minutes))
+	@cargo run --quiet --locked --manifest-path tests/soak/Cargo.toml --target-dir target/soak -- \
+	  --seconds $(or $(SECONDS),60) --engine $(or $(ENGINE),all) $(if $(SEED),--seed $(SEED))
+
 .PHONY: mutants
 mutants: ## Break each rule of core in turn, and see the conformance list turn red (ONLY=text: some)
 	@$(SETUP) rust node

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::hook::{Hook, HookError, HookFuture};
-use crate::{Candidate, EngineWindowState, Entries, Error, ErrorKind, Key, Restage, Result, Ttl};
+use crate::{EngineWindowState, Entries, Error, ErrorKind, Key, Restage, Result, Ttl};
 
 /// The shortest grace period that is not asked about.
 const SHORTEST_GRACE: Duration = Duration::from_secs(60);
@@ -37,8 +37,7 @@ pub struct StageOptions<'a> {
 
 impl<'a> StageOptions<'a> {
     /// All keys. `grace` is how long a key waits before a sweep may delete it: longer than a writer takes from publishing
-    /// a key to committing its reference, together with how long a call of the store may stall. Where no
-    /// liveness source is asked, add the time from the beginning of one mark pass to the end of the next: see
+    /// a key to committing its reference. Where no liveness source is asked, add the time from the beginning of one mark pass to the end of the next: see
     /// [`sweep`](crate::sweep()).
     pub fn new(grace: Duration) -> Self {
         Self {
@@ -103,7 +102,7 @@ pub async fn stage_unreferenced<S>(
 where
     S: Entries + EngineWindowState + ?Sized,
 {
-    let grace = Ttl::new(options.grace)?;
+    Ttl::new(options.grace)?;
     if options.grace < SHORTEST_GRACE && !options.any_grace {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
@@ -143,14 +142,14 @@ where
     }
     let mut rest = unreferenced.into_iter();
     loop {
-        // For each batch anew: a key that was published meanwhile has its whole grace period too.
-        let visible_after = store.now().await?.after(grace);
-        let candidate = |key| Candidate { key, visible_after };
-        let batch: Vec<_> = rest.by_ref().take(BATCH).map(candidate).collect();
+        let batch: Vec<_> = rest.by_ref().take(BATCH).collect();
         if batch.is_empty() {
             return Ok(report);
         }
-        store.window_stage(&batch, Restage::Keep).await?;
+        // A key that was published meanwhile has its whole grace period too.
+        store
+            .window_stage_after(&batch, options.grace, Restage::Keep)
+            .await?;
         report.staged += batch.len() as u64;
     }
 }

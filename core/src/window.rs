@@ -32,6 +32,16 @@ pub trait EngineWindowState: Lifecycle {
         restage: Restage,
     ) -> BoxFuture<'a, Result<()>>;
 
+    /// The same for keys that become due `grace` after the instant, by the store clock, at which they are staged. A mark
+    /// pass needs this: between reading a clock and staging, a publication could come, and a sweep would follow it sooner
+    /// than `grace` later.
+    fn window_stage_after<'a>(
+        &'a self,
+        keys: &'a [Key<'a>],
+        grace: Duration,
+        restage: Restage,
+    ) -> BoxFuture<'a, Result<()>>;
+
     /// Removes and returns the rows that are due at `now` and not under a live claim, oldest first, `limit` at most,
     /// all of them where `None`. No row is handed out twice. Nothing due is an empty answer.
     fn window_take(

@@ -100,6 +100,15 @@ impl<C: Clock + 'static> EngineWindowState for MemStore<C> {
         Box::pin(async move { self.window_stage(candidates, restage) })
     }
 
+    fn window_stage_after<'a>(
+        &'a self,
+        keys: &'a [Key<'a>],
+        grace: Duration,
+        restage: Restage,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.window_stage_after(keys, grace, restage) })
+    }
+
     fn window_take(
         &self,
         now: Timestamp,

@@ -47,6 +47,22 @@ impl<V: Payload> State<V> {
         Ok(())
     }
 
+    /// W2 for keys that are due `grace` from now.
+    pub fn window_stage_after(
+        &mut self,
+        keys: &[Key<'_>],
+        grace: Ttl,
+        restage: Restage,
+        now: Timestamp,
+    ) -> Result<()> {
+        let candidate = |key: &Key<'_>| Candidate {
+            key: key.clone().into_owned(),
+            visible_after: now.after(grace),
+        };
+        let candidates: Vec<_> = keys.iter().map(candidate).collect();
+        self.window_stage(&candidates, restage, now)
+    }
+
     /// W4.
     pub fn window_unstage(&mut self, keys: &[Key<'_>]) -> usize {
         keys.iter()

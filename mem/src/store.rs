@@ -182,6 +182,18 @@ impl<C: Clock> MemStore<C> {
         self.with(|state, now| state.window_stage(candidates, restage, now))
     }
 
+    /// Stages keys for later: see
+    /// [`EngineWindowState::window_stage_after`](alkstore::EngineWindowState::window_stage_after).
+    pub fn window_stage_after(
+        &self,
+        keys: &[Key<'_>],
+        grace: Duration,
+        restage: Restage,
+    ) -> Result<()> {
+        let grace = validate::duration(&self.shared.gate, grace)?;
+        self.with(|state, now| state.window_stage_after(keys, grace, restage, now))
+    }
+
     /// Takes what is due: see
     /// [`EngineWindowState::window_take`](alkstore::EngineWindowState::window_take).
     pub fn window_take(&self, now: Timestamp, limit: Option<usize>) -> Result<Vec<Candidate>> {

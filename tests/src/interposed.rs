@@ -324,6 +324,17 @@ where
         })
     }
 
+    fn window_stage_after<'b>(
+        &'b self,
+        keys: &'b [Key<'b>],
+        grace: Duration,
+        restage: Restage,
+    ) -> BoxFuture<'b, Result<()>> {
+        self.around("window_stage_after", move || {
+            self.store.window_stage_after(keys, grace, restage)
+        })
+    }
+
     fn window_take(
         &self,
         now: Timestamp,

@@ -759,6 +759,26 @@ impl alkstore::EngineWindowState for NpmStore {
         .boxed()
     }
 
+    /// One turn of the event loop is one atomic step, so the caller's reading of the clock is as good as the store's.
+    fn window_stage_after<'a>(
+        &'a self,
+        keys: &'a [Key<'a>],
+        grace: Duration,
+        restage: Restage,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let grace = alkstore::Ttl::new(grace)?;
+            let visible_after = timestamp(&self.call("now", [])?)?.after(grace);
+            let candidate = |key: &Key<'_>| Candidate {
+                key: key.clone().into_owned(),
+                visible_after,
+            };
+            let candidates: Vec<_> = keys.iter().map(candidate).collect();
+            self.window_stage(&candidates, restage).await
+        }
+        .boxed()
+    }
+
     fn window_take(
         &self,
         now: Timestamp,

@@ -37,6 +37,10 @@ async fn all_closed(store: &dyn Store, mut lock: Box<dyn Lock>) -> CaseResult {
     refused(store.purge_lapsed(1).await, closed)?;
     refused(store.ensure_gc_schema().await, closed)?;
     refused(store.window_stage(&[], Restage::Move).await, closed)?;
+    refused(
+        store.window_stage_after(&[], TTL, Restage::Keep).await,
+        closed,
+    )?;
     refused(store.window_take(START, None).await, closed)?;
     refused(store.window_unstage(&[]).await, closed)?;
     refused(store.window_claim(START, TTL, 1).await, closed)?;

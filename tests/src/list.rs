@@ -142,6 +142,7 @@ macro_rules! for_each_case {
             w1_the_schema_is_made_as_often_as_asked
             w2_staging_the_same_deadline_changes_nothing
             w2_a_new_deadline_moves_or_is_ignored
+            w2_a_grace_counts_from_the_staging
             w2_r1_repeated_marks_with_keep_are_swept_in_time
             w3_take_removes_what_is_due_oldest_first
             w3_deadlines_may_lie_anywhere

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use alkstore::{
-    Changeset, Lock, LockName, PutMode, PutOptions, StoreExt as _, Timestamp, TtlError,
+    Changeset, Lock, LockName, PutMode, PutOptions, Restage, StoreExt as _, Timestamp, TtlError,
     MAX_VALUE_BYTES,
 };
 
@@ -322,6 +322,10 @@ pub(crate) async fn d1_the_duration_guard_is_everywhere(f: &dyn Fixture) -> Case
         }
         refused(store.touch(b"k", ttl).await, guard)?;
         refused(store.window_claim(START, ttl, 1).await, guard)?;
+        refused(
+            store.window_stage_after(&[], ttl, Restage::Keep).await,
+            guard,
+        )?;
         refused(store.sweep_begin(ttl).await, guard)?;
         refused(store.sweep_extend(lock.token(), ttl).await, guard)?;
     }

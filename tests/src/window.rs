@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 use crate::failure::{refused, Refusal};
 use crate::fixture::{Capability, Fixture, START};
 use crate::steps::{
-    before, candidates, drain, ms, open, other_than, secs, shown, stage, stored, HOUR, NANO, TTL,
+    before, candidates, drain, key, ms, open, other_than, secs, shown, stage, stored, CENTURY,
+    HOUR, NANO, TTL,
 };
 use crate::{ensure, ensure_eq, CaseResult};
 
@@ -103,6 +104,32 @@ pub(crate) async fn w2_a_new_deadline_moves_or_is_ignored(f: &dyn Fixture) -> Ca
             "{restage:?}"
         );
     }
+    Ok(())
+}
+
+pub(crate) async fn w2_a_grace_counts_from_the_staging(f: &dyn Fixture) -> CaseResult {
+    let store = open(f).await?;
+    f.advance(secs(3)).await?;
+    let now = store.now().await?;
+    let keys = [key(b"b")?, key(b"a")?, key(b"b")?];
+    for (restage, first) in [(Restage::Move, at(5)), (Restage::Keep, at(5))] {
+        stage(&*store, &[("a", first)]).await?;
+        store.window_stage_after(&keys, secs(7), restage).await?;
+        let a = if restage == Restage::Move {
+            now.plus(secs(7))
+        } else {
+            first
+        };
+        ensure_eq!(
+            drain(&*store).await?,
+            rows(&[("a", a), ("b", now.plus(secs(7)))]),
+            "{restage:?}"
+        );
+    }
+    store
+        .window_stage_after(&[key(b"a")?], CENTURY, Restage::Keep)
+        .await?;
+    ensure_eq!(drain(&*store).await?, rows(&[("a", now.plus(CENTURY))]));
     Ok(())
 }
 

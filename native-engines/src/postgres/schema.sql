@@ -288,6 +288,19 @@ BEGIN
 END
 $alkstore$;
 
+-- The same for keys that are due p_grace after the wait for the writes of their keys.
+--: stage_after_v2
+CREATE FUNCTION {schema}.stage_after_v2(p_keys bytea[], p_grace bigint, p_move boolean, p_stripes integer[])
+RETURNS void LANGUAGE plpgsql VOLATILE AS
+$alkstore$
+BEGIN
+  PERFORM {schema}.stage_v2(ARRAY[]::bytea[], ARRAY[]::bigint[], p_move, p_stripes);
+  PERFORM {schema}.stage_v2(p_keys,
+    pg_catalog.array_fill({schema}.after_v1({schema}.clock(), p_grace), ARRAY[pg_catalog.cardinality(p_keys)]),
+    p_move, ARRAY[]::integer[]);
+END
+$alkstore$;
+
 -- Applies a changeset or nothing of it. o_status: 0 applied, 1 conflict, 2 lease lost, by the guard at o_guard
 -- (from 1), 3 a key to put is being reclaimed. o_versions are those of p_puts, in bytewise order of the keys. All arrays of keys are in bytewise order,
 -- that of stripes is ascending.

@@ -21,6 +21,7 @@ pub(super) const BATCH: usize = 10_000;
 
 pub(super) struct Statements {
     stage: Statement,
+    stage_after: Statement,
     take: Statement,
     take_all: Statement,
     unstage: Statement,
@@ -42,6 +43,10 @@ impl Statements {
             stage: Statement::writes(
                 schema.fill("SELECT {schema}.stage_v2($1, $2, $3, $4)"),
                 [keys(), numbers(), Type::BOOL, Type::INT4_ARRAY],
+            ),
+            stage_after: Statement::writes(
+                schema.fill("SELECT {schema}.stage_after_v2($1, $2, $3, $4)"),
+                [keys(), int8(), Type::BOOL, Type::INT4_ARRAY],
             ),
             take: Statement::writes(
                 schema.fill(&format!(
@@ -179,6 +184,35 @@ impl EngineWindowState for PgStore {
                     .rows(
                         &self.0.window.stage,
                         &[&keys, &after, &(restage == Restage::Move), &stripes],
+                    )
+                    .await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// In batches as [`window_stage`](Self::window_stage); each has the instant at which it is staged.
+    fn window_stage_after<'a>(
+        &'a self,
+        keys: &'a [Key<'a>],
+        grace: Duration,
+        restage: Restage,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let grace = validate::duration(&self.0.gate, grace)?;
+            for batch in rounds(keys.iter().collect(), |key| key)
+                .iter()
+                .flat_map(|round| round.chunks(BATCH))
+            {
+                let keys: Vec<_> = batch.iter().map(|key| key.as_bytes()).collect();
+                let stripes: BTreeSet<_> = keys.iter().map(|key| stripe(key)).collect();
+                let stripes: Vec<_> = stripes.into_iter().collect();
+                let (grace, moves) = (grace.as_nanos(), restage == Restage::Move);
+                self.0
+                    .connections
+                    .rows(
+                        &self.0.window.stage_after,
+                        &[&keys, &grace, &moves, &stripes],
                     )
                     .await?;
             }

@@ -35,6 +35,23 @@ impl EngineWindowState for SqliteStore {
         })
     }
 
+    fn window_stage_after<'a>(
+        &'a self,
+        keys: &'a [Key<'a>],
+        grace: Duration,
+        restage: Restage,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let grace = validate::duration(&self.shared.gate, grace)?;
+            let stage = move |txn: &mut Txn<'_>, key: &Key<'static>| {
+                let visible_after = txn.now().after(grace);
+                window::stage(txn, key, visible_after, restage)
+            };
+            let staged = self.shared.each(owned(keys), None, stage);
+            staged.await.map(drop)
+        })
+    }
+
     fn window_take(
         &self,
         now: Timestamp,

@@ -350,6 +350,36 @@ fn r3_a_mark_that_waits_for_a_publication_finds_its_claim_void() {
 }
 
 #[test]
+fn r2_a_mark_pass_that_waits_for_a_publication_gives_it_a_whole_grace() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = Arc::new(place.store().await);
+        let key = Key::new(&b"k"[..]).unwrap();
+        let mut changeset = Changeset::new();
+        let value: alkstore::Value = (&b"value"[..]).into();
+        changeset
+            .put(key.clone(), value, PutMode::Create, None)
+            .unwrap();
+        let mut raw = place.client().await;
+        let mut publication = raw.transaction().await.unwrap();
+        store.apply_in(&mut publication, &changeset).await.unwrap();
+        let marks = {
+            let (store, keys) = (Arc::clone(&store), [key.clone()]);
+            let grace = SECOND * 10;
+            tokio::spawn(async move { store.window_stage_after(&keys, grace, Restage::Keep).await })
+        };
+        let looker = place.client().await;
+        place.until_waiting(&looker, 1).await;
+        let committed = START.plus(SECOND * 5);
+        store.set_clock(committed).await.unwrap();
+        publication.commit().await.unwrap();
+        marks.await.unwrap().unwrap();
+        let row = store.window_info(b"k").await.unwrap().unwrap();
+        assert_eq!(row.visible_after, committed.plus(SECOND * 10));
+    });
+}
+
+#[test]
 fn r14_a_sweep_that_is_no_longer_current_changes_nothing() {
     let Some(place) = Place::new() else { return };
     block_on(async {
@@ -650,5 +680,27 @@ fn lapsed_pins_are_purged_within_the_limit() {
             .row(&raw, "SELECT min(owner), count(*) FROM {s}.gc_pins")
             .await;
         assert_eq!((left.get(0), left.get(1)), ("live", 1_i64));
+    });
+}
+
+/// A reader waits for no deletion: until it is committed the value is there as a whole, and then it is absent.
+#[test]
+fn r22_a_reader_meets_a_deletion_that_is_not_committed() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let options = place.options().call_timeout(Duration::from_secs(5));
+        let store = place.open(options.manual_clock(START)).await;
+        let whole = vec![7; 300_000];
+        store.put(b"k", &whole, PutOptions::create()).await.unwrap();
+        let mut changeset = Changeset::new();
+        changeset.delete(Key::new(&b"k"[..]).unwrap()).unwrap();
+        let mut raw = place.client().await;
+        let mut deletion = raw.transaction().await.unwrap();
+        store.apply_in(&mut deletion, &changeset).await.unwrap();
+        let read = store.get(b"k").await.unwrap().unwrap();
+        assert!(*read.value == *whole);
+        deletion.commit().await.unwrap();
+        assert_eq!(store.get(b"k").await.unwrap(), None);
+        assert!(*read.value == *whole, "what was read stays whole");
     });
 }

@@ -338,3 +338,89 @@ fn r17_a_source_that_fails_protects() {
         );
     });
 }
+
+/// This machine's clock runs half a century ahead of the store's, which stands in 1970.
+#[test]
+fn r19_a_node_whose_clock_runs_ahead_ends_nothing_early() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let (store, node) = (open(&place).await, open(&place).await);
+        let due = |key: &'static [u8], visible_after| alkstore::Candidate {
+            key: Key::new(key).unwrap(),
+            visible_after,
+        };
+        let end = START.plus(SECOND * 600);
+        put(&store, b"claimed").await;
+        put(&store, b"later").await;
+        publish(&store, b"pinned", SECOND).await.unwrap();
+        let rows = [
+            due(b"claimed", START),
+            due(b"pinned", START),
+            due(b"later", end),
+        ];
+        let keep = alkstore::Restage::Keep;
+        store.window_stage(&rows[..1], keep).await.unwrap();
+        let claims = store.window_claim(START, SECOND, 9).await.unwrap();
+        store.window_stage(&rows[1..], keep).await.unwrap();
+
+        let sweep = || alkstore::sweep(&*node, alkstore::SweepOptions::new().window_decides());
+        let report = sweep().await.unwrap();
+        assert_eq!(
+            (report.examined, report.protected_by_pin),
+            (1, 1),
+            "{report:?}"
+        );
+        let marked = store.window_mark(&claims, None).await.unwrap();
+        assert_eq!(marked, [Reclaim::Marked], "the claim stands");
+        let epoch = store.sweep_begin(SECOND).await.unwrap().unwrap();
+        assert_eq!(node.sweep_begin(SECOND).await.unwrap(), None);
+        assert!(store.sweep_end(epoch).await.unwrap());
+
+        store.set_clock(end).await.unwrap();
+        let finished = sweep().await.unwrap();
+        assert_eq!((finished.deleted, finished.failed), (2, 1), "{finished:?}");
+    });
+}
+
+/// What is pinned stands before the rest, sweep after sweep.
+#[test]
+fn r20_what_is_pinned_lets_others_pass() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = open(&place).await;
+        let keys: Vec<String> = (0..9).map(|n| n.to_string()).collect();
+        for (n, key) in keys.iter().enumerate() {
+            if n < 6 {
+                publish(&store, key.as_bytes(), SECOND * 3600)
+                    .await
+                    .unwrap();
+            } else {
+                put(&store, key.as_bytes()).await;
+            }
+        }
+        let due = |key: &String| alkstore::Candidate {
+            key: Key::new(key.clone().into_bytes()).unwrap(),
+            visible_after: START,
+        };
+        let rows: Vec<_> = keys.iter().map(due).collect();
+        store
+            .window_stage(&rows, alkstore::Restage::Keep)
+            .await
+            .unwrap();
+        let mut deleted = 0;
+        for _ in 0..3 {
+            let options = alkstore::SweepOptions::new()
+                .window_decides()
+                .limit(3)
+                .batch(3);
+            deleted += alkstore::sweep(&*store, options).await.unwrap().deleted;
+        }
+        assert_eq!(
+            deleted, 3,
+            "though each sweep looks at three, and six are pinned"
+        );
+        let left = store.window_list(None, 9).await.unwrap();
+        assert_eq!(left.len(), 6);
+        assert!(left.iter().all(|row| row.requeues == 1), "{left:?}");
+    });
+}

@@ -2,7 +2,7 @@
 
 use alkstore::{EngineFleetState, EngineWindowState, ErrorKind};
 
-use super::postgres_support::{block_on, Place};
+use super::postgres_support::{block_on, Place, SECOND};
 use super::*;
 
 #[test]
@@ -186,5 +186,34 @@ fn f7_every_registered_table_protects() {
         // What this handle registered is its own.
         assert!(!open(&place).await.arbitrate(b"1").await.unwrap());
         place.run(&raw, &format!("DROP TABLE public.{bare}")).await;
+    });
+}
+
+#[test]
+fn f6_a_store_makes_its_own_tables_alone() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = open(&place).await;
+        let raw = place.client().await;
+        store.ensure_gc_schema().await.unwrap();
+        store.ensure_gc_schema().await.unwrap();
+        let refs = format!("{}.refs", place.schema);
+        let missing = store.register_liveness_source(&refs, "key").await;
+        assert_eq!(missing.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        publish(&store, b"k", SECOND).await.unwrap();
+        assert!(store.arbitrate(b"k").await.unwrap());
+        let tables = "SELECT array_agg(c.relname::text ORDER BY c.relname) FROM pg_class c \
+             WHERE c.relnamespace = '{s}'::regnamespace AND c.relkind NOT IN ('i', 'S')";
+        let tables: Vec<String> = place.row(&raw, tables).await.get(0);
+        let own = [
+            "alkstore",
+            "entries",
+            "gc_pins",
+            "gc_sweeper",
+            "gc_window",
+            "locks",
+            "manual_clock",
+        ];
+        assert_eq!(tables, own);
     });
 }

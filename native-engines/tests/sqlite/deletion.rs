@@ -2,13 +2,15 @@
 
 use alkstore::{
     Candidate, Changeset, Claim, EngineWindowState as _, Entries as _, ErrorKind, Key, ManualClock,
-    PutMode, PutOptions, Reclaim, Restage, Timestamp, Transactions as _, WindowRow,
+    PutMode, PutOptions, Reclaim, Restage, StoreExt as _, Timestamp, Transactions as _, TxPut,
+    WindowRow,
 };
 use alkstore_native::sqlite::rusqlite::TransactionBehavior;
 use alkstore_native::sqlite::SqliteStore;
 
 use crate::support::{
-    assert_intact, block_on, connect, fresh, open, open_at, role, say, spawn, START, TTL,
+    assert_intact, assert_waits, block_on, connect, fresh, open, open_at, role, say, spawn, START,
+    TTL,
 };
 
 fn key(name: &str) -> Key<'static> {
@@ -83,6 +85,72 @@ fn r4_w8_a_put_after_another_processs_mark_is_a_conflict() {
         Some("stored true")
     );
     assert_eq!(&*block_on(store.get(b"k")).unwrap().unwrap().value, b"new");
+}
+
+/// R3, R5 to R7: a caller's transaction publishes the key, which has an entry or not, and a mark comes meanwhile.
+#[test]
+fn r5_r6_r7_a_mark_waits_for_the_callers_transaction() {
+    for (there, commits) in [(true, true), (true, false), (false, true), (false, false)] {
+        let (_folder, path) = fresh();
+        let store = open_at(&path, &ManualClock::new(START));
+        let mut connection = connect(&path);
+        if there {
+            block_on(store.put(b"k", b"four", PutOptions::create())).unwrap();
+        }
+        block_on(stage(&store, &["k"]));
+        let claims = block_on(claim(&store));
+        let mut publication = store.begin();
+        block_on(async {
+            publication.get(b"k").await.unwrap();
+            let put = publication.put(b"k", b"four", PutMode::Create, None).await;
+            assert_eq!(put.unwrap() == TxPut::Staged, !there);
+        });
+        let changeset = publication.into_changeset().unwrap();
+        let tx = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .unwrap();
+        store.apply_in(&tx, &changeset).unwrap();
+        let mut mark = store.window_mark(&claims, None);
+        assert_waits(&mut mark);
+        if commits {
+            tx.commit().unwrap();
+            assert_eq!(block_on(mark).unwrap(), [Reclaim::Voided]);
+            assert!(block_on(store.get(b"k")).unwrap().is_some());
+            continue;
+        }
+        tx.rollback().unwrap();
+        assert_eq!(block_on(mark).unwrap(), [Reclaim::Marked]);
+        let gone = if there {
+            Reclaim::Deleted { bytes: 4 }
+        } else {
+            Reclaim::Absent
+        };
+        assert_eq!(
+            block_on(store.window_finish(&claims, None)).unwrap(),
+            [gone]
+        );
+    }
+}
+
+/// R22: until the deletion is committed a reader, which waits for nobody, has the whole value; then there is none.
+#[test]
+fn r22_a_reader_meets_a_deletion_that_is_not_committed() {
+    let (_folder, path) = fresh();
+    let store = open_at(&path, &ManualClock::new(START));
+    let whole = vec![7; 300_000];
+    block_on(store.put(b"k", &whole, PutOptions::create())).unwrap();
+    let mut deletion = Changeset::new();
+    deletion.delete(key("k")).unwrap();
+    let mut connection = connect(&path);
+    let tx = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .unwrap();
+    store.apply_in(&tx, &deletion).unwrap();
+    let read = block_on(store.get(b"k")).unwrap().unwrap();
+    assert!(*read.value == *whole);
+    tx.commit().unwrap();
+    assert_eq!(block_on(store.get(b"k")).unwrap(), None);
+    assert!(*read.value == *whole, "what was read stays whole");
 }
 
 #[test]

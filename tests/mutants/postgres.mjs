@@ -34,16 +34,17 @@ export default [
   IF FOUND THEN`, 'native/postgres_fleet', 'r13_of_a_renewal_and_a_deletion_one_wins'),
   mutant('the arbiter locks no references', SCHEMA, '= k.key LIMIT 1 FOR UPDATE)', '= k.key LIMIT 1)', 'native/postgres_fleet', 'r13_of_a_renewal_and_a_deletion_one_wins'),
   mutant('a pin lives at its deadline', SCHEMA, 'AND p.expires_at > v_now GROUP BY', 'AND p.expires_at >= v_now GROUP BY', 'native/postgres_fleet', 'r13_of_a_renewal_and_a_deletion_one_wins'),
-  mutant('a failing source protects nothing', SCHEMA, `    EXECUTE 'SELECT pg_catalog.array_agg(k.place) FROM pg_catalog.unnest($1) WITH ORDINALITY AS k(key, place)'
-        || ' CROSS JOIN LATERAL (SELECT FROM ' || p_tables[v_i] || ' t WHERE t.' || p_columns[v_i]
-        || ' = k.key LIMIT 1 FOR UPDATE) AS r'
-      INTO v_places USING p_keys;`, `    BEGIN
-    EXECUTE 'SELECT pg_catalog.array_agg(k.place) FROM pg_catalog.unnest($1) WITH ORDINALITY AS k(key, place)'
-        || ' CROSS JOIN LATERAL (SELECT FROM ' || p_tables[v_i] || ' t WHERE t.' || p_columns[v_i]
-        || ' = k.key LIMIT 1 FOR UPDATE) AS r'
-      INTO v_places USING p_keys;
-    EXCEPTION WHEN OTHERS THEN v_places := NULL;
-    END;`, 'native/postgres_fleet', 'r17_a_source_that_fails_protects'),
+  mutant('a failing source protects nothing', SCHEMA, `  EXECUTE v_look INTO v_found, v_seen
+    USING p_keys, ARRAY(SELECT pg_catalog.generate_series(1, pg_catalog.cardinality(p_keys)));
+`, `  BEGIN
+  EXECUTE v_look INTO v_found, v_seen
+    USING p_keys, ARRAY(SELECT pg_catalog.generate_series(1, pg_catalog.cardinality(p_keys)));
+  EXCEPTION WHEN OTHERS THEN v_found := NULL;
+  END;
+`, 'native/postgres_fleet', 'r17_a_source_that_fails_protects'),
+  mutant('the arbiter decides on what it read while it waited', SCHEMA, `  IF v_found IS NOT NULL THEN
+    -- Something`, `  IF false THEN
+    -- Something`, 'native/postgres_fleet', 'f7_a_reference_that_moves_protects_all_the_while'),
   mutant('pins count from before the waits', SCHEMA, `  FOR v_i IN 1 .. pg_catalog.cardinality(p_stripes) LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripes[v_i]);
   END LOOP;

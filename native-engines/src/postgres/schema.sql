@@ -404,8 +404,11 @@ $alkstore$
 DECLARE
   v_verdicts integer[] := pg_catalog.array_fill(0, ARRAY[pg_catalog.cardinality(p_keys)]);
   v_rest bytea[] := p_keys;
-  v_places bigint[];
-  v_place bigint;
+  v_look text;
+  v_found bytea[];
+  v_seen integer[];
+  v_places integer[];
+  v_place integer;
   v_now bigint;
 BEGIN
   IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
@@ -423,18 +426,42 @@ BEGIN
       FROM unnest(p_keys) WITH ORDINALITY AS k(key, place) LEFT JOIN pinned d ON d.key = k.key;
     DELETE FROM {schema}.gc_pins WHERE key = ANY (v_rest);
   END IF;
+  IF pg_catalog.cardinality(p_tables) = 0 THEN
+    RETURN v_verdicts;
+  END IF;
+  -- In one snapshot of all tables, so that a reference which moves between rows or tables is seen here or there.
+  SELECT 'SELECT pg_catalog.array_agg(k.key), pg_catalog.array_agg(k.place)'
+      || ' FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS k(key, place) CROSS JOIN LATERAL (('
+      || pg_catalog.string_agg('SELECT FROM ' || s.tab || ' t WHERE t.' || s.col || ' = k.key', ') UNION ALL (')
+      || ') LIMIT 1) AS r'
+    INTO v_look FROM unnest(p_tables, p_columns) AS s(tab, col);
+  EXECUTE v_look INTO v_found, v_seen
+    USING p_keys, ARRAY(SELECT pg_catalog.generate_series(1, pg_catalog.cardinality(p_keys)));
+  IF v_found IS NULL THEN
+    RETURN v_verdicts;
+  END IF;
   FOR v_i IN 1 .. pg_catalog.cardinality(p_tables) LOOP
     -- In the order of the keys, at most one row for each.
-    EXECUTE 'SELECT pg_catalog.array_agg(k.place) FROM pg_catalog.unnest($1) WITH ORDINALITY AS k(key, place)'
+    EXECUTE 'SELECT pg_catalog.array_agg(k.place)'
+        || ' FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS k(key, place)'
         || ' CROSS JOIN LATERAL (SELECT FROM ' || p_tables[v_i] || ' t WHERE t.' || p_columns[v_i]
         || ' = k.key LIMIT 1 FOR UPDATE) AS r'
-      INTO v_places USING p_keys;
-    FOREACH v_place IN ARRAY coalesce(v_places, ARRAY[]::bigint[]) LOOP
+      INTO v_places USING v_found, v_seen;
+    FOREACH v_place IN ARRAY coalesce(v_places, ARRAY[]::integer[]) LOOP
       IF v_verdicts[v_place] = 0 THEN
         v_verdicts[v_place] := 2;
       END IF;
     END LOOP;
   END LOOP;
+  SELECT pg_catalog.array_agg(s.key), pg_catalog.array_agg(s.place) INTO v_found, v_seen
+    FROM unnest(v_found, v_seen) AS s(key, place) WHERE v_verdicts[s.place] = 0;
+  IF v_found IS NOT NULL THEN
+    -- Something went meanwhile. If it moved, the statement that waited for it could not see where to.
+    EXECUTE v_look INTO v_found, v_places USING v_found, v_seen;
+    FOREACH v_place IN ARRAY coalesce(v_places, ARRAY[]::integer[]) LOOP
+      v_verdicts[v_place] := 2;
+    END LOOP;
+  END IF;
   RETURN v_verdicts;
 END
 $alkstore$;

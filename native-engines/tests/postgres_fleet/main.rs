@@ -12,6 +12,7 @@ mod keeper;
 mod lease;
 mod pins;
 mod races;
+mod references;
 mod sources;
 
 use std::future::{poll_fn, Future};

@@ -45,6 +45,8 @@ export default [
   mutant('the arbiter decides on what it read while it waited', SCHEMA, `  IF v_found IS NOT NULL THEN
     -- Something`, `  IF false THEN
     -- Something`, 'native/postgres_fleet', 'f7_a_reference_that_moves_protects_all_the_while'),
+  mutant('row security hides references', SCHEMA, `
+SET row_security = off AS`, ' AS', 'native/postgres_fleet', 'f6_row_security_of_later_fails_the_arbiter'),
   mutant('pins count from before the waits', SCHEMA, `  FOR v_i IN 1 .. pg_catalog.cardinality(p_stripes) LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripes[v_i]);
   END LOOP;

@@ -315,7 +315,7 @@ fn session(options: &PgOptions) -> Config {
     let pinned = format!(
         "{given} -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off \
          -c search_path=pg_catalog,pg_temp -c standard_conforming_strings=on -c client_min_messages=warning \
-         -c jit=off -c lock_timeout=0 -c statement_timeout={} -c synchronous_commit={} -c {SESSION_MARK}=1",
+         -c jit=off -c row_security=off -c lock_timeout=0 -c statement_timeout={} -c synchronous_commit={} -c {SESSION_MARK}=1",
         server_timeout.as_millis().clamp(1, 2_147_483_647),
         if options.synchronous_commit { "on" } else { "off" },
     );

@@ -1,8 +1,8 @@
 //! References that change while a deletion looks for them.
 
-use alkstore::{EngineFleetState, Reclaim};
+use alkstore::{EngineFleetState, EngineWindowState, Reclaim};
 
-use super::postgres_support::{block_on, Place};
+use super::postgres_support::{block_on, sqlstate, Place};
 use super::*;
 
 /// A deletion of `k` that looks for references while a transaction is at `change`, and waits for its end.
@@ -57,5 +57,59 @@ fn f7_a_reference_that_moves_protects_all_the_while() {
         }
         let outcome = while_changing(&place, &store, "DELETE FROM {s}.refs WHERE key = 'k'").await;
         assert_eq!(outcome.unwrap(), Reclaim::Deleted { bytes: 1 });
+    });
+}
+
+#[test]
+fn f6_row_security_of_later_fails_the_arbiter() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        drop(open(&place).await);
+        let raw = place.client().await;
+        let role = place.schema.replace(' ', "_");
+        let sql = format!(
+            "CREATE ROLE \"{role}\" LOGIN; GRANT USAGE ON SCHEMA {{s}} TO \"{role}\"; \
+             CREATE TABLE {{s}}.refs (key bytea); INSERT INTO {{s}}.refs VALUES ('k'); \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {{s}} TO \"{role}\"; \
+             GRANT USAGE ON ALL SEQUENCES IN SCHEMA {{s}} TO \"{role}\""
+        );
+        place.run(&raw, &sql).await;
+        let theirs = Place {
+            url: format!("{} user='{role}'", place.url),
+            schema: place.schema.clone(),
+        };
+        let store = open(&theirs).await;
+        // Its sessions are as the role has them.
+        let pooled = open_with(&theirs, |options| options.transaction_pooler(true)).await;
+        let table = format!("{}.refs", place.schema);
+        store.register_liveness_source(&table, "key").await.unwrap();
+        pooled
+            .register_liveness_source(&table, "key")
+            .await
+            .unwrap();
+        put(&store, b"k").await;
+        let epoch = sweeper(&store).await;
+        let key = [Key::new(&b"k"[..]).unwrap()];
+        assert_eq!(
+            store.window_judge(&key).await.unwrap(),
+            [Reclaim::Referenced]
+        );
+        place
+            .run(&raw, "ALTER TABLE {s}.refs ENABLE ROW LEVEL SECURITY")
+            .await;
+        let errors = [
+            store.sweep_delete(b"k", epoch).await.map(drop),
+            store.arbitrate(b"k").await.map(drop),
+            store.window_judge(&key).await.map(drop),
+            pooled.sweep_delete(b"k", epoch).await.map(drop),
+            pooled.arbitrate(b"k").await.map(drop),
+        ];
+        for error in errors {
+            let error = error.unwrap_err();
+            assert_eq!(sqlstate(&error), Some("42501"), "{error:?}");
+        }
+        assert!(has(&store, b"k").await);
+        let drop = format!("DROP OWNED BY \"{role}\"; DROP ROLE \"{role}\"");
+        place.run(&raw, &drop).await;
     });
 }

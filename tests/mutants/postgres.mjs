@@ -51,16 +51,16 @@ SET row_security = off AS`, ' AS', 'native/postgres_fleet', 'f6_row_security_of_
     PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripes[v_i]);
   END LOOP;
   PERFORM FROM {schema}.gc_pins p JOIN unnest(p_keys, p_owners) AS n(key, owner) ON p.key = n.key AND p.owner = n.owner
-    ORDER BY p.key, p.owner FOR UPDATE OF p;
+    ORDER BY p.key, p.owner FOR NO KEY UPDATE OF p;
   v_now := {schema}.clock();
 `, `  v_now := {schema}.clock();
   FOR v_i IN 1 .. pg_catalog.cardinality(p_stripes) LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripes[v_i]);
   END LOOP;
   PERFORM FROM {schema}.gc_pins p JOIN unnest(p_keys, p_owners) AS n(key, owner) ON p.key = n.key AND p.owner = n.owner
-    ORDER BY p.key, p.owner FOR UPDATE OF p;
+    ORDER BY p.key, p.owner FOR NO KEY UPDATE OF p;
 `, 'native/postgres_fleet', 'r11_a_transaction_that_stalls_past_the_ttl_commits_live_pins'),
-  mutant('pin_commit locks no pins', SCHEMA, 'ORDER BY p.key, p.owner FOR UPDATE OF p;', 'ORDER BY p.key, p.owner;', 'native/postgres_fleet', 'r11_a_transaction_that_stalls_past_the_ttl_commits_live_pins'),
+  mutant('pin_commit locks no pins', SCHEMA, 'ORDER BY p.key, p.owner FOR NO KEY UPDATE OF p;', 'ORDER BY p.key, p.owner;', 'native/postgres_fleet', 'r11_a_transaction_that_stalls_past_the_ttl_commits_live_pins'),
   mutant('pin_commit holds no keys', SCHEMA, `    PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripes[v_i]);
   END LOOP;
   PERFORM FROM {schema}.gc_pins p JOIN`, `    NULL;
@@ -78,13 +78,15 @@ SET row_security = off AS`, ' AS', 'native/postgres_fleet', 'f6_row_security_of_
     RAISE EXCEPTION USING ERRCODE = 'ALK12', MESSAGE = 'a key to pin is being reclaimed';
   END IF;
 `, '', 'native/postgres_fleet', 'r12_what_is_gone_or_going_cannot_be_pinned'),
-  mutant('a renewal of a pin is judged before its wait', SCHEMA, `  SELECT p.expires_at INTO v_deadline FROM {schema}.gc_pins p WHERE p.key = p_key AND p.owner = p_owner FOR UPDATE;
+  mutant('a renewal of a pin is judged before its wait', SCHEMA, `  SELECT p.expires_at INTO v_deadline FROM {schema}.gc_pins p WHERE p.key = p_key AND p.owner = p_owner
+    FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
   v_now := {schema}.clock();
 `, `  v_now := {schema}.clock();
-  SELECT p.expires_at INTO v_deadline FROM {schema}.gc_pins p WHERE p.key = p_key AND p.owner = p_owner FOR UPDATE;
+  SELECT p.expires_at INTO v_deadline FROM {schema}.gc_pins p WHERE p.key = p_key AND p.owner = p_owner
+    FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
@@ -95,6 +97,13 @@ SET row_security = off AS`, ' AS', 'native/postgres_fleet', 'f6_row_security_of_
   v_deadline := {schema}.after_v1(v_now, p_ttl);
   UPDATE {schema}.gc_pins`, `  v_deadline := {schema}.after_v1(v_now, p_ttl);
   UPDATE {schema}.gc_pins`, 'native/postgres_fleet', 'f4_only_a_live_pin_is_renewed'),
+  mutant('pin_hold_in holds no pin', SCHEMA, `
+    FOR KEY SHARE;
+  RETURN FOUND AND v_deadline >`, `;
+  RETURN FOUND AND v_deadline >`, 'native/postgres_fleet', 'f4_a_pin_that_is_held_outlasts_its_deadline'),
+  mutant('a lapsed pin is held', SCHEMA, `    FOR KEY SHARE;
+  RETURN FOUND AND v_deadline > {schema}.clock();`, `    FOR KEY SHARE;
+  RETURN FOUND;`, 'native/postgres_fleet', 'f4_a_pin_that_is_held_outlasts_its_deadline'),
   mutant('a put holds no key', SCHEMA, `  PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripe);
   IF p_mode = 0 AND p_guard IS NULL THEN`, '  IF p_mode = 0 AND p_guard IS NULL THEN', 'native/postgres_fleet', 'r4_a_publisher_waits_for_the_deletion_and_writes_anew'),
   mutant('a publication of what is there leaves it in the window', SCHEMA, `      ELSIF FOUND THEN

@@ -1,15 +1,17 @@
 //! Pins, one by one: renewal, release, and what operators see.
 
 use alkstore::{Key, Owner, PinState, Result, Timestamp};
-use tokio_postgres::types::Type;
-use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Row, Transaction};
 
 use super::connection::{column, Statement};
+use super::error::{Failure, Stage};
 use super::schema::Schema;
 use super::{bounded, PgStore, Shared};
 
 pub(super) struct Statements {
     renew: Statement,
+    hold: Statement,
     release: Statement,
     check: Statement,
     list: Statement,
@@ -23,6 +25,10 @@ impl Statements {
             renew: Statement::writes(
                 schema.fill("SELECT {schema}.pin_renew_v2($1, $2, $3)"),
                 [bytes(), text(), int8()],
+            ),
+            hold: Statement::reads(
+                schema.fill("SELECT {schema}.pin_hold_v2($1, $2)"),
+                [bytes(), text()],
             ),
             release: Statement::writes(
                 schema.fill(
@@ -103,8 +109,7 @@ impl PgStore {
         let after = after.map_or((&b""[..], ""), |pin| {
             (pin.key.as_bytes(), pin.owner.as_str())
         });
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-            [&key, &after.0, &after.1, &bounded(limit)];
+        let params: [&(dyn ToSql + Sync); 4] = [&key, &after.0, &after.1, &bounded(limit)];
         let rows = self.0.connections.rows(&self.0.pins.list, &params).await?;
         rows.iter().map(pin).collect()
     }
@@ -114,6 +119,47 @@ impl PgStore {
         self.0.gate.check()?;
         let rows = self.0.connections.rows(&self.0.pins.owners, &[]).await?;
         rows.iter().map(owner).collect()
+    }
+
+    /// Holds a live pin until the end of the caller's transaction, which commits a reference to its key: whatever it lasts,
+    /// no sweep deletes the key before that, and every sweep after it sees the reference. The transaction is on the store's
+    /// database.
+    ///
+    /// False where the pin has lapsed or is absent: then roll back, and publish and pin anew. Renewals go on meanwhile, a
+    /// release waits. So does the sweep that meets the key, up to the end of its call; commit soon. Call it before anything
+    /// that may wait, as changing other references does: a sweep locks pins first and references after. The call has no
+    /// deadline of its own; after an error the transaction can only be rolled back.
+    ///
+    /// ```no_run
+    /// # use alkstore_native::postgres::PgStore;
+    /// # async fn example(store: &PgStore, client: &mut tokio_postgres::Client, owner: &str)
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
+    /// let tx = client.transaction().await?;
+    /// if !store.pin_hold_in(&tx, b"blob/1", owner).await? {
+    ///     return Ok(()); // it lapsed: publish anew
+    /// }
+    /// tx.execute("INSERT INTO files (name, blob) VALUES ('a', $1)", &[&&b"blob/1"[..]]).await?;
+    /// tx.commit().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn pin_hold_in(
+        &self,
+        transaction: &Transaction<'_>,
+        key: &[u8],
+        owner: &str,
+    ) -> Result<bool> {
+        let (key, owner) = parse(&self.0, key, owner)?;
+        let statement = &self.0.pins.hold;
+        let (key, owner) = (key.as_bytes(), owner.as_str());
+        let params: [&(dyn ToSql + Sync); 2] = [&key, &owner];
+        let rows = transaction
+            .query_typed(statement.text(), &statement.typed(&params))
+            .await
+            .map_err(|error| Failure::from(error).into_error(Stage::Reading))?;
+        match rows.first() {
+            Some(row) => column(row, 0),
+            None => Err(Failure::Answer.into_error(Stage::Reading)),
+        }
     }
 
     /// Ends the protection of `key` for `owner`; whether there was a pin, live or lapsed.

@@ -649,7 +649,7 @@ BEGIN
     PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripes[v_i]);
   END LOOP;
   PERFORM FROM {schema}.gc_pins p JOIN unnest(p_keys, p_owners) AS n(key, owner) ON p.key = n.key AND p.owner = n.owner
-    ORDER BY p.key, p.owner FOR UPDATE OF p;
+    ORDER BY p.key, p.owner FOR NO KEY UPDATE OF p;
   v_now := {schema}.clock();
   PERFORM FROM {schema}.gc_window WHERE key = ANY (p_keys) AND reclaiming LIMIT 1;
   IF FOUND THEN
@@ -668,7 +668,8 @@ END
 $alkstore$;
 
 -- Answers the new deadline, or NULL. The row is locked first and judged after: what waited for the arbiter of the key
--- finds the row gone, what waited past its own deadline finds it lapsed.
+-- finds the row gone, what waited past its own deadline finds it lapsed. A pin that somebody
+-- holds is renewed all the same.
 --: pin_renew_v2
 CREATE FUNCTION {schema}.pin_renew_v2(p_key bytea, p_owner text, p_ttl bigint)
 RETURNS bigint LANGUAGE plpgsql VOLATILE AS
@@ -677,7 +678,8 @@ DECLARE
   v_deadline bigint;
   v_now bigint;
 BEGIN
-  SELECT p.expires_at INTO v_deadline FROM {schema}.gc_pins p WHERE p.key = p_key AND p.owner = p_owner FOR UPDATE;
+  SELECT p.expires_at INTO v_deadline FROM {schema}.gc_pins p WHERE p.key = p_key AND p.owner = p_owner
+    FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
@@ -688,5 +690,20 @@ BEGIN
   v_deadline := {schema}.after_v1(v_now, p_ttl);
   UPDATE {schema}.gc_pins SET expires_at = v_deadline WHERE key = p_key AND owner = p_owner;
   RETURN v_deadline;
+END
+$alkstore$;
+
+-- Whether the pin is live, judged after every wait. It is in the caller's transaction: the lock on the row keeps the
+-- arbiter of the key out until its end, and lets renewals pass.
+--: pin_hold_v2
+CREATE FUNCTION {schema}.pin_hold_v2(p_key bytea, p_owner text)
+RETURNS boolean LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS
+$alkstore$
+DECLARE
+  v_deadline bigint;
+BEGIN
+  SELECT p.expires_at INTO v_deadline FROM {schema}.gc_pins p WHERE p.key = p_key AND p.owner = p_owner
+    FOR KEY SHARE;
+  RETURN FOUND AND v_deadline > {schema}.clock();
 END
 $alkstore$;

@@ -1,6 +1,6 @@
 //! Pins, one by one.
 
-use alkstore::{EngineFleetState, ErrorKind, Lifecycle, PinState};
+use alkstore::{EngineFleetState, ErrorKind, Lifecycle, PinState, Reclaim};
 
 use super::postgres_support::{block_on, Place, SECOND, START};
 use super::*;
@@ -48,6 +48,69 @@ fn r12_a_renewal_that_waits_past_the_deadline_is_refused() {
         place.run(&raw, "COMMIT").await;
         assert!(!renewal.await.unwrap().unwrap());
         assert_eq!(store.pin_check(b"k").await.unwrap(), PinState::Unprotected);
+    });
+}
+
+#[test]
+fn f4_a_pin_that_is_held_outlasts_its_deadline() {
+    let Some(place) = Place::new() else { return };
+    block_on(async {
+        let store = open(&place).await;
+        let (mut writer, looker) = (place.client().await, place.client().await);
+        references(&place, &looker, &store).await;
+        publish(&store, b"k", SECOND).await.unwrap();
+        let epoch = sweeper(&store).await;
+        let delete = |store: &Arc<PgStore>| {
+            spawn(store, move |store| {
+                Box::pin(async move { store.sweep_delete(b"k", epoch).await })
+            })
+        };
+        // The writer stands still between asking and committing, until long after the deadline.
+        let tx = writer.transaction().await.unwrap();
+        assert!(store.pin_hold_in(&tx, b"k", "w").await.unwrap());
+        // Renewals go on.
+        assert!(store.pin_renew(b"k", "w").await.unwrap());
+        store.set_clock(START.plus(SECOND * 100)).await.unwrap();
+        assert!(!store.pin_renew(b"k", "w").await.unwrap());
+        let deletion = delete(&store);
+        place.until_waiting(&looker, 1).await;
+        let insert = place.fill("INSERT INTO {s}.refs VALUES ('k')");
+        tx.batch_execute(&insert).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(deletion.await.unwrap().unwrap(), Reclaim::Referenced);
+
+        // What comes after the deadline, or after a deletion, holds nothing. Nor does another's.
+        place.run(&looker, "DELETE FROM {s}.refs").await;
+        publish(&store, b"k", SECOND).await.unwrap();
+        let tx = writer.transaction().await.unwrap();
+        assert!(!store.pin_hold_in(&tx, b"k", "another").await.unwrap());
+        assert!(!store.pin_hold_in(&tx, b"l", "w").await.unwrap());
+        store.set_clock(START.plus(SECOND * 101)).await.unwrap();
+        assert!(!store.pin_hold_in(&tx, b"k", "w").await.unwrap());
+        tx.rollback().await.unwrap();
+
+        // A writer that waits for the deletion finds the pin gone, although it was live when it asked.
+        place
+            .run(&looker, "INSERT INTO {s}.refs VALUES ('k')")
+            .await;
+        let raw = place.client().await;
+        place.run(&raw, "BEGIN; DELETE FROM {s}.refs").await;
+        let deletion = delete(&store);
+        place.until_waiting(&looker, 1).await;
+        store.set_clock(START.plus(SECOND * 100)).await.unwrap();
+        let asks = spawn(&store, |store| {
+            Box::pin(async move {
+                let tx = writer.transaction().await.unwrap();
+                store.pin_hold_in(&tx, b"k", "w").await
+            })
+        });
+        place.until_waiting(&looker, 2).await;
+        place.run(&raw, "COMMIT").await;
+        assert_eq!(
+            deletion.await.unwrap().unwrap(),
+            Reclaim::Deleted { bytes: 1 }
+        );
+        assert!(!asks.await.unwrap().unwrap());
     });
 }
 

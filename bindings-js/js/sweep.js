@@ -147,11 +147,13 @@ class Sweep {
     const { core } = this;
     const count = keys.length;
     const stop = (resolve) => {
-      if (hook === LIVENESS) resolve({ stopped: true });
+      if (hook === LIVENESS) resolve({});
     };
     const came = await this.wait(delay, () => this.ask(hook, keys, count), stop);
-    if (came === undefined) return true;
-    if (came.stopped) this.stopped = true;
+    if (came === undefined) {
+      this.cause = undefined;
+      return true;
+    }
     if ('cause' in came) this.cause = came.cause;
     const { numbers = hook === LIVENESS ? [] : new Array(count).fill(NOT_RECLAIMED) } = came;
     for (const number of numbers) core.call('sweep_answer', number);
@@ -201,12 +203,10 @@ class Sweep {
     const { core, given } = this;
     if (this.thrown !== undefined) throw this.thrown.error;
     const report = this.report(given.dryRun, null);
-    // Nothing failed: the question was withdrawn.
-    if (this.stopped) return { ...report, stop: { reason: 'cancelled' } };
     if (core.left(0) === 0) return report;
     const error = core.error();
-    // What JavaScript threw stands behind WebAssembly's word for it.
-    if (error.cause === undefined) return { ...report, error };
+    // What a hook threw stands behind WebAssembly's word for it. The engine's own failures have other codes or this cause.
+    if (this.cause === undefined || error.code !== 'DATABASE' || report.stop.cause === 'ENGINE_FAILED') return { ...report, error };
     return { ...report, error: new AlkError(error.code, error.message, { cause: this.cause }) };
   }
 }

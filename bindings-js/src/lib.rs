@@ -31,9 +31,6 @@ mod sweep;
 mod tx;
 mod window;
 
-// The store for core's sweep.
-mod engine;
-
 #[cfg(all(target_family = "wasm", not(target_feature = "atomics")))]
 #[global_allocator]
 static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();

@@ -52,10 +52,10 @@ mod tx;
 mod window;
 
 // Safe deletion, over any engine.
+mod drive;
 mod hook;
 mod staging;
 mod sweep;
-mod sweeping;
 
 // The values that calls take and give.
 mod clock;
@@ -65,9 +65,10 @@ mod name;
 mod revision;
 mod time;
 
-// For engines.
+// For engines and bindings.
 pub mod order;
 pub mod rules;
+pub mod sweeping;
 pub mod validate;
 
 pub use changeset::{
@@ -77,6 +78,7 @@ pub use changeset::{
 pub use clock::Clock;
 #[cfg(target_has_atomic = "64")]
 pub use clock::ManualClock;
+pub use drive::sweep;
 pub use entry::{Entries, Entry, EntryMeta, Put, PutMode, PutOptions};
 pub use error::{Error, ErrorKind, Result};
 pub use fleet::{EngineFleetState, Pin, PinState};
@@ -88,7 +90,6 @@ pub use revision::Revision;
 pub use staging::{stage_unreferenced, LiveKeys, StageOptions, StageReport};
 pub use store::{Gate, Lifecycle, Store, StoreExt};
 pub use sweep::{GcAbortCause, Progress, SweepOptions, SweepReport, SweepStop};
-pub use sweeping::sweep;
 pub use time::{Millis, Timestamp, Ttl, TtlError};
 pub use tx::{Overlay, Tx, TxEntry, TxPut};
 pub use window::{Candidate, Claim, EngineWindowState, Reclaim, Restage, WindowRow, WindowStats};

@@ -7,6 +7,7 @@ use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 
 use crate::hook::Hook;
+use crate::sweeping::Terms;
 use crate::{Error, LivenessSource, Reclaimer, Timer};
 
 /// How to [sweep](crate::sweep()).
@@ -23,18 +24,10 @@ use crate::{Error, LivenessSource, Reclaimer, Timer};
 /// ```
 #[derive(Default)]
 pub struct SweepOptions<'a> {
+    pub(crate) terms: Terms,
     pub(crate) sources: Vec<&'a dyn LivenessSource>,
-    pub(crate) window_decides: bool,
     pub(crate) reclaimer: Option<&'a dyn Reclaimer>,
     pub(crate) timer: Option<&'a dyn Timer>,
-    pub(crate) limit: Option<u64>,
-    pub(crate) batch: Option<usize>,
-    pub(crate) time_limit: Option<Duration>,
-    pub(crate) rate: Option<NonZeroU32>,
-    pub(crate) hook_timeout: Option<Duration>,
-    pub(crate) claim_lease: Option<Duration>,
-    pub(crate) backoff: Option<(Duration, Duration)>,
-    pub(crate) dry_run: bool,
     pub(crate) cancel: Option<&'a AtomicBool>,
     pub(crate) progress: Option<&'a mut dyn Progress>,
 }
@@ -62,6 +55,7 @@ impl<'a> SweepOptions<'a> {
     #[must_use]
     pub fn source(mut self, source: &'a dyn LivenessSource) -> Self {
         self.sources.push(source);
+        self.terms.sources += 1;
         self
     }
 
@@ -69,7 +63,7 @@ impl<'a> SweepOptions<'a> {
     /// without any source, a sweep deletes nothing.
     #[must_use]
     pub fn window_decides(mut self) -> Self {
-        self.window_decides = true;
+        self.terms.window_decides = true;
         self
     }
 
@@ -77,6 +71,7 @@ impl<'a> SweepOptions<'a> {
     #[must_use]
     pub fn reclaimer(mut self, reclaimer: &'a dyn Reclaimer) -> Self {
         self.reclaimer = Some(reclaimer);
+        self.terms.reclaims = true;
         self
     }
 
@@ -85,34 +80,35 @@ impl<'a> SweepOptions<'a> {
     #[must_use]
     pub fn timer(mut self, timer: &'a dyn Timer) -> Self {
         self.timer = Some(timer);
+        self.terms.waits = true;
         self
     }
 
     /// Examines at most so many candidates; no limit by default.
     #[must_use]
     pub fn limit(mut self, candidates: u64) -> Self {
-        self.limit = Some(candidates);
+        self.terms.limit = Some(candidates);
         self
     }
 
     /// How many candidates are worked on at once: 1,000 by default, or 64 with a reclaimer.
     #[must_use]
     pub fn batch(mut self, candidates: usize) -> Self {
-        self.batch = Some(candidates);
+        self.terms.batch = Some(candidates);
         self
     }
 
     /// Begins no batch later than this after the start, by the store clock.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
-        self.time_limit = Some(limit);
+        self.terms.time_limit = Some(limit);
         self
     }
 
     /// Examines at most so many candidates a second, on average since the start.
     #[must_use]
     pub fn rate(mut self, per_second: NonZeroU32) -> Self {
-        self.rate = Some(per_second);
+        self.terms.rate = Some(per_second);
         self
     }
 
@@ -120,7 +116,7 @@ impl<'a> SweepOptions<'a> {
     /// payload whose deletion takes longer as not deleted. Must be shorter than the [`claim_lease`](Self::claim_lease).
     #[must_use]
     pub fn hook_timeout(mut self, timeout: Duration) -> Self {
-        self.hook_timeout = Some(timeout);
+        self.terms.hook_timeout = Some(timeout);
         self
     }
 
@@ -128,7 +124,7 @@ impl<'a> SweepOptions<'a> {
     /// default. A batch must be through within it.
     #[must_use]
     pub fn claim_lease(mut self, lease: Duration) -> Self {
-        self.claim_lease = Some(lease);
+        self.terms.claim_lease = Some(lease);
         self
     }
 
@@ -136,14 +132,14 @@ impl<'a> SweepOptions<'a> {
     /// up to `most` (15 min).
     #[must_use]
     pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
-        self.backoff = Some((first, most));
+        self.terms.backoff = Some((first, most));
         self
     }
 
     /// Changes nothing, and reports what a sweep would do now.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
-        self.dry_run = true;
+        self.terms.dry_run = true;
         self
     }
 

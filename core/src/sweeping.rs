@@ -1,16 +1,19 @@
-//! The sweep itself.
+//! A sweep under way, one step at a time, for those who drive it: it decides and does no work of its own.
+//!
+//! [`sweep`](crate::sweep()) drives it over any engine's futures; JavaScript's binding does without futures.
+
+mod batch;
+mod step;
 
 use alloc::vec::Vec;
-use core::future::{poll_fn, Future};
-use core::sync::atomic::Ordering;
-use core::task::Poll;
 use core::time::Duration;
 
-use crate::rules::sweep::{backoff, next, Next};
 use crate::{
-    Claim, EngineWindowState, Error, ErrorKind, GcAbortCause, Key, Reclaim, Reclaimed, Result,
-    Revision, SweepOptions, SweepReport, SweepStop, Timestamp, Ttl, WindowRow,
+    Claim, Error, ErrorKind, GcAbortCause, HookError, Result, Revision, SweepReport, SweepStop,
+    Timestamp, Ttl, WindowRow,
 };
+
+pub use self::step::{Answer, Step, Terms};
 
 const LEASE: Duration = Duration::from_secs(60);
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15 * 60));
@@ -20,566 +23,431 @@ const PAYLOAD_BATCH: usize = 64;
 /// How long a sweep waits at once, so that it notices soon when it is to end.
 const NAP: Duration = Duration::from_secs(1);
 
-/// Deletes what is due in the window and not live, and reports.
-///
-/// In batches: claims candidates, asks the sources, arbitrates and deletes in one step of the engine's, and settles. With
-/// a reclaimer each key is first [marked](EngineWindowState::window_mark), then its payload is deleted, then its entry.
-/// Whatever fails protects: nothing is deleted because somebody could not be asked.
-///
-/// Only one sweep of a store runs at a time; another ends with [`GcAbortCause::SweeperLock`]. What is due is judged by
-/// the store clock as it was when the sweep began, so what was put back does not come again in the same sweep.
-///
-/// The answer is a report, also where the sweep was ended early: see [`SweepReport::stop`]. Only options that cannot be
-/// meant are an error.
-///
-/// Dropping the future leaves each candidate deleted or not, with claims that lapse by themselves.
-///
-/// # The embedder's part
-///
-/// No committed reference ever points at a deleted entry, whatever crashes where, as long as:
-///
-/// - A writer publishes a key (a put in mode [`Create`](crate::PutMode::Create), stored or not) before it commits a
-///   reference to it, each time, and commits the reference within the grace period of the mark passes, else publishes
-///   again. The publication voids every claim from before it, so only a mark pass can bring the key back, and then it is
-///   due no sooner than the grace period later. The sources are asked after that.
-/// - A source sees every reference that was committed before it was asked. A replica that lags does not.
-/// - Where the [window decides](SweepOptions::window_decides), nobody is asked, and only a mark pass takes back what was
-///   referred to since it was staged. So the grace period covers a writer's time from publication to reference and also
-///   the time from the beginning of one mark pass to the end of the next, and nothing is swept while mark passes fail.
-///
-/// On Postgres pins, and references in the transaction that publishes, take the place of the grace period: see
-/// [`EngineFleetState`](crate::EngineFleetState).
-///
-/// ```
-/// use alkstore::{sweep, EngineWindowState, Result, SweepOptions, SweepStop};
-///
-/// async fn collect(store: &dyn EngineWindowState) -> Result<u64> {
-///     let report = sweep(store, SweepOptions::new().window_decides()).await?;
-///     if let SweepStop::Aborted(cause) = report.stop {
-///         eprintln!("nothing more was deleted: {cause:?}");
-///     }
-///     Ok(report.deleted)
-/// }
-/// ```
-pub async fn sweep<S: EngineWindowState + ?Sized>(
-    store: &S,
-    options: SweepOptions<'_>,
-) -> Result<SweepReport> {
-    let mut run = Run::new(store, options)?;
-    let halt = match run.all().await {
-        Ok(stop) => Halt::Stop(stop),
-        Err(halt) => halt,
-    };
-    let stop = match halt {
-        Halt::Stop(stop) => stop,
-        Halt::Failed(error) => {
-            let cause = if error.kind() == ErrorKind::LeaseLost {
-                GcAbortCause::LostLease
-            } else {
-                GcAbortCause::EngineFailed
-            };
-            run.report.error = Some(error);
-            SweepStop::Aborted(cause)
-        }
-    };
-    if let Some(epoch) = run.epoch {
-        // Where this fails, the sweep's lease lapses.
-        let _ = store.sweep_end(epoch).await;
-    }
-    run.report.stop = stop;
-    run.tell();
-    Ok(run.report)
-}
-
-/// Why no more is done.
-enum Halt {
-    Stop(SweepStop),
-    Failed(Error),
-}
-
-impl From<Error> for Halt {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<GcAbortCause> for Halt {
-    fn from(cause: GcAbortCause) -> Self {
-        Self::Stop(SweepStop::Aborted(cause))
-    }
-}
-
-type Step<T> = Result<T, Halt>;
-
-struct Run<'s, 'o, S: ?Sized> {
-    store: &'s S,
-    options: SweepOptions<'o>,
-    report: SweepReport,
-    lease: Duration,
+/// A sweep under way: [ask](Self::step) what it wants done, do it, [answer](Self::answer), until it is
+/// [over](Step::Over).
+#[derive(Debug)]
+pub struct Sweep {
+    terms: Terms,
+    lease: Ttl,
     batch: usize,
+    report: SweepReport,
+    phase: Phase,
+    cancelled: bool,
     /// Of the sweep that this is; a dry run is none.
     epoch: Option<Revision>,
     started: Timestamp,
+    /// The store clock, when it was last read.
+    now: Timestamp,
+    /// Until the next batch may begin.
+    wait: Duration,
     /// Where a dry run has got to, which leaves the rows where they are.
     seen: Option<WindowRow>,
-    /// Whether some claims fell while they were in hand.
+    /// The next source to be asked.
+    source: usize,
+    /// The claims that are worked on, and what comes next for them.
+    hand: Vec<Claim>,
+    then: Phase,
+    /// What their payloads took up, while entries are deleted after payloads.
+    freed: Vec<u64>,
+    /// When the first claim of the batch lapses, and whether some fell while they were in hand.
+    until: Timestamp,
     fell: bool,
+    /// The claims to settle, to put back, and to put back in this step, due at `at`.
+    live: Vec<Claim>,
+    later: Vec<Claim>,
+    back: Vec<Claim>,
+    at: Timestamp,
 }
 
-impl<'s, 'o, S: EngineWindowState + ?Sized> Run<'s, 'o, S> {
-    fn new(store: &'s S, options: SweepOptions<'o>) -> Result<Self> {
-        let wrong = |what: &'static str| Err(Error::new(ErrorKind::InvalidArgument, what));
-        let lease = options.claim_lease.unwrap_or(LEASE);
-        Ttl::new(lease)?;
-        let usual = if options.reclaimer.is_some() {
-            PAYLOAD_BATCH
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Start,
+    Begin,
+    Pace,
+    Nap,
+    TimeLimit,
+    Claim,
+    Look,
+    List,
+    Ask,
+    Settle,
+    PutBack,
+    Requeue,
+    Arbitrate,
+    Margin,
+    Reclaim,
+    Finish,
+    Tell,
+    Extend,
+    Fell,
+    GiveBack,
+    End,
+    LastTell,
+    Over,
+}
+
+impl Sweep {
+    /// A sweep that has not begun. Options that cannot be meant are an error.
+    pub fn new(terms: Terms) -> Result<Self> {
+        let lease = Ttl::new(terms.claim_lease.unwrap_or(LEASE))?;
+        let usual = if terms.reclaims { PAYLOAD_BATCH } else { BATCH };
+        let batch = terms.batch.unwrap_or(usual);
+        let timeout = terms.hook_timeout;
+        let wrong = if batch == 0 {
+            "a sweep's batch must have at least one candidate"
+        } else if !terms.waits && (terms.rate.is_some() || timeout.is_some()) {
+            "a rate and a timeout need a timer: give the sweep one"
+        } else if timeout.is_some_and(|time| time.is_zero() || time >= lease.as_duration()) {
+            "the timeout of a sweep's hooks must be above zero and below its claim lease"
         } else {
-            BATCH
+            ""
         };
-        let batch = options.batch.unwrap_or(usual);
-        if batch == 0 {
-            return wrong("a sweep's batch must have at least one candidate");
+        if !wrong.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidArgument, wrong));
         }
-        if options.timer.is_none() && (options.rate.is_some() || options.hook_timeout.is_some()) {
-            return wrong("a rate and a timeout need a timer: give the sweep one");
-        }
-        if options
-            .hook_timeout
-            .is_some_and(|timeout| timeout.is_zero() || timeout >= lease)
-        {
-            return wrong(
-                "the timeout of a sweep's hooks must be above zero and below its claim lease",
-            );
-        }
-        let report = SweepReport {
-            dry_run: options.dry_run,
-            ..SweepReport::default()
-        };
-        Ok(Self {
-            store,
-            options,
-            report,
+        let asked = terms.sources > 0 || terms.window_decides;
+        let mut sweep = Self {
             lease,
             batch,
+            report: SweepReport {
+                dry_run: terms.dry_run,
+                ..SweepReport::default()
+            },
+            terms,
+            phase: Phase::Start,
+            cancelled: false,
             epoch: None,
             started: Timestamp::MIN,
+            now: Timestamp::MIN,
+            wait: Duration::ZERO,
             seen: None,
+            source: 0,
+            hand: Vec::new(),
+            then: Phase::Tell,
+            freed: Vec::new(),
+            until: Timestamp::MAX,
             fell: false,
-        })
+            live: Vec::new(),
+            later: Vec::new(),
+            back: Vec::new(),
+            at: Timestamp::MAX,
+        };
+        // G6.
+        if !asked {
+            sweep.abort(GcAbortCause::NoLivenessSources);
+        }
+        Ok(sweep)
     }
 
-    /// G1.
-    async fn all(&mut self) -> Step<SweepStop> {
-        let asked = !self.options.sources.is_empty() || self.store.has_liveness_sources();
-        if !asked && !self.options.window_decides {
-            return Err(GcAbortCause::NoLivenessSources.into());
+    /// How long a hook may take.
+    pub fn hook_timeout(&self) -> Option<Duration> {
+        self.terms.hook_timeout
+    }
+
+    /// What it did so far.
+    pub fn report(&self) -> &SweepReport {
+        &self.report
+    }
+
+    /// The same, in the end.
+    pub fn into_report(self) -> SweepReport {
+        self.report
+    }
+
+    /// What is to be done next; the same until it was answered.
+    pub fn step(&self) -> Step<'_> {
+        let (lease, claims) = (self.lease, &*self.hand);
+        match (self.phase, self.epoch) {
+            (Phase::Begin, _) => Step::Begin { lease },
+            (Phase::Claim, _) => Step::Claim {
+                due: self.started,
+                lease,
+                most: self.most(),
+            },
+            (Phase::List, _) => Step::List {
+                after: self.seen.as_ref(),
+                most: self.most(),
+            },
+            (Phase::Settle, _) => Step::Settle { claims: &self.live },
+            (Phase::Requeue | Phase::GiveBack, _) => Step::Requeue {
+                claims: &self.back,
+                at: self.at,
+            },
+            // A dry run foretells what it leaves undone.
+            (Phase::Arbitrate | Phase::Finish, None) => Step::Judge {
+                keys: self.keys(true),
+            },
+            (Phase::Arbitrate, fence) if self.terms.reclaims => Step::Mark { claims, fence },
+            (Phase::Arbitrate, fence) => Step::Delete { claims, fence },
+            (Phase::Finish, fence) => Step::Finish { claims, fence },
+            (Phase::Extend, Some(epoch)) => Step::Extend { epoch, lease },
+            (Phase::End, Some(epoch)) => Step::End { epoch },
+            (Phase::Ask, _) => Step::Live {
+                source: self.source,
+                keys: self.keys(false),
+            },
+            (Phase::Reclaim, _) => Step::Reclaim {
+                keys: self.keys(true),
+                measure: self.terms.dry_run,
+            },
+            (Phase::Nap, _) => Step::Sleep {
+                duration: self.nap(),
+            },
+            (Phase::Tell | Phase::LastTell, _) => Step::Tell {
+                so_far: &self.report,
+            },
+            (Phase::Extend | Phase::End | Phase::Over, _) => Step::Over,
+            _ => Step::Now,
         }
-        self.started = self.store.now().await?;
-        if !self.options.dry_run {
-            let epoch = self.store.sweep_begin(self.lease).await?;
-            self.epoch = Some(epoch.ok_or(GcAbortCause::SweeperLock)?);
+    }
+
+    /// What came of the step, and whether the sweep is to end soon.
+    pub fn answer(&mut self, answer: Answer, cancelled: bool) {
+        self.cancelled = cancelled;
+        match (self.phase, answer) {
+            (Phase::GiveBack, _) => self.end(),
+            (Phase::End, _) => self.phase = Phase::LastTell,
+            (Phase::LastTell, _) => self.phase = Phase::Over,
+            (_, Answer::Failed(error)) => self.fail(error),
+            (phase, Answer::Instant(now)) => {
+                self.now = now;
+                self.read(phase);
+            }
+            (Phase::Begin, Answer::Epoch(None)) => self.abort(GcAbortCause::SweeperLock),
+            (Phase::Begin, Answer::Epoch(epoch)) => {
+                self.epoch = epoch;
+                self.round();
+            }
+            (Phase::Nap, Answer::Done) => {
+                self.wait = self.wait.saturating_sub(self.nap());
+                self.check();
+            }
+            (Phase::Claim, Answer::Claims(claims)) => {
+                self.hand = claims;
+                self.claimed();
+            }
+            (Phase::List, Answer::Rows(rows)) => self.listed(rows),
+            (Phase::Ask, Answer::Live(live)) => self.heard(live),
+            (Phase::Ask, Answer::Threw(why)) => {
+                self.unheard("a liveness source failed", why);
+            }
+            (Phase::Ask, Answer::Late) => self.unheard(LATE, None),
+            (Phase::Settle, Answer::Count(settled)) => {
+                self.fell |= settled < self.live.len();
+                self.live.clear();
+                self.proceed();
+            }
+            (Phase::Requeue, Answer::Count(back)) => {
+                self.fell |= back < self.back.len();
+                self.back.clear();
+                self.put_back();
+            }
+            (Phase::Arbitrate, Answer::Outcomes(outcomes)) => {
+                self.sort_out(outcomes, Phase::Margin);
+            }
+            (Phase::Finish, Answer::Outcomes(outcomes)) => self.sort_out(outcomes, Phase::Tell),
+            (Phase::Reclaim, Answer::Freed(freed, why)) => self.reclaimed(freed, why),
+            (Phase::Reclaim, Answer::Late) => self.not_reclaimed(LATE),
+            (Phase::Tell, Answer::Done) => self.extend(),
+            (Phase::Extend, Answer::Stands(true)) => self.extended(),
+            (Phase::Extend, Answer::Stands(false)) => self.abort(GcAbortCause::LostLease),
+            _ => self.failed("the sweep was answered something else than it had asked"),
         }
-        loop {
-            let left = self
-                .options
-                .limit
-                .map_or(u64::MAX, |limit| limit.saturating_sub(self.report.examined));
-            if left == 0 {
-                return Ok(SweepStop::Limit);
-            }
-            if self.report.examined > 0 {
-                self.pace().await?;
-            }
-            if self.is_cancelled() {
-                return Ok(SweepStop::Cancelled);
-            }
-            if self.is_late().await? {
-                return Ok(SweepStop::TimeLimit);
-            }
-            let most = usize::try_from(left).map_or(self.batch, |left| left.min(self.batch));
-            let batch = self.claim(most).await?;
-            let Some(oldest) = batch.first() else {
-                return Ok(SweepStop::Drained);
-            };
-            if self.report.oldest_overdue.is_none() {
-                self.report.oldest_overdue = Some(self.started.since(oldest.visible_after));
-            }
-            let until = batch.iter().map(|claim| claim.until).min();
-            if let Err(halt) = self.work(batch.clone()).await {
-                // Whatever was done with, or put back, has no claim any more and is not touched.
-                self.give_back(&batch).await;
-                return Err(halt);
-            }
-            self.tell();
-            self.extend().await?;
-            if self.fell {
-                // Where the batch took longer than its claims, it would come again, for ever.
-                let now = self.store.now().await?;
-                if until.is_some_and(|until| until.lapsed(now)) {
-                    return Err(GcAbortCause::LostLease.into());
+    }
+
+    // G1, from one batch to the next.
+
+    /// Goes on now that the clock was read.
+    fn read(&mut self, phase: Phase) {
+        let since = self.now.since(self.started);
+        match phase {
+            Phase::Start => {
+                self.started = self.now;
+                if self.terms.dry_run {
+                    self.round();
+                } else {
+                    self.phase = Phase::Begin;
                 }
+            }
+            Phase::Pace => {
+                if let Some(rate) = self.terms.rate {
+                    let (examined, rate) = (self.report.examined, u64::from(rate.get()));
+                    let nanos = examined % rate * 1_000_000_000 / rate;
+                    let due = Duration::from_secs(examined / rate);
+                    self.wait = (due + Duration::from_nanos(nanos)).saturating_sub(since);
+                }
+                self.phase = Phase::Nap;
+            }
+            Phase::TimeLimit if self.terms.time_limit.is_some_and(|limit| since >= limit) => {
+                self.halt(SweepStop::TimeLimit);
+            }
+            Phase::TimeLimit => self.ready(),
+            Phase::Look => self.phase = Phase::List,
+            Phase::PutBack => self.put_back(),
+            Phase::Margin => self.margin(),
+            // Where the batch took longer than its claims, it would come again, for ever.
+            Phase::Fell if self.until.lapsed(self.now) => self.abort(GcAbortCause::LostLease),
+            Phase::Fell => {
                 self.fell = false;
+                self.round();
             }
+            _ => self.failed("the sweep was told the time unasked"),
         }
     }
 
-    /// Goes on being the one sweep.
-    async fn extend(&self) -> Step<()> {
-        match self.epoch {
-            Some(epoch) if !self.store.sweep_extend(epoch, self.lease).await? => {
-                Err(GcAbortCause::LostLease.into())
-            }
-            _ => Ok(()),
+    /// How many more candidates may be examined in this batch.
+    fn most(&self) -> usize {
+        let limit = self.terms.limit.unwrap_or(u64::MAX);
+        let left = limit.saturating_sub(self.report.examined);
+        let most = usize::try_from(left).map_or(self.batch, |left| left.min(self.batch));
+        most.saturating_sub(self.hand.len())
+    }
+
+    /// Begins a batch, or waits until it may begin.
+    fn round(&mut self) {
+        if self.most() == 0 {
+            self.halt(SweepStop::Limit);
+        } else if self.report.examined == 0 || !self.terms.waits {
+            self.check();
+        } else if self.terms.rate.is_some() {
+            self.phase = Phase::Pace;
+        } else {
+            self.phase = Phase::Nap;
         }
     }
 
-    /// The next candidates that were due when the sweep began.
-    async fn claim(&mut self, most: usize) -> Step<Vec<Claim>> {
+    /// For how long to sleep at once. The sweep goes on being the one sweep meanwhile.
+    fn nap(&self) -> Duration {
+        let within = self.lease.as_duration() / 2 + Duration::from_nanos(1);
+        self.wait.min(NAP).min(within)
+    }
+
+    /// Ends the sweep where it is time.
+    fn check(&mut self) {
+        if self.cancelled {
+            self.halt(SweepStop::Cancelled);
+        } else if self.terms.time_limit.is_some() {
+            self.phase = Phase::TimeLimit;
+        } else {
+            self.ready();
+        }
+    }
+
+    fn ready(&mut self) {
+        if !self.wait.is_zero() {
+            self.extend();
+        } else if self.epoch.is_some() {
+            self.phase = Phase::Claim;
+        } else {
+            self.phase = Phase::Look;
+        }
+    }
+
+    fn extend(&mut self) {
         if self.epoch.is_some() {
-            let claimed = self
-                .store
-                .window_claim(self.started, self.lease, most)
-                .await;
-            return Ok(claimed?);
+            self.phase = Phase::Extend;
+        } else {
+            self.extended();
         }
-        let mut batch = Vec::new();
-        let now = self.store.now().await?;
-        while batch.len() < most {
-            let wanted = most - batch.len();
-            let page = self.store.window_list(self.seen.as_ref(), wanted).await?;
-            let ends = page.len() < wanted;
-            for row in page {
-                if row.visible_after > self.started {
-                    return Ok(batch);
-                }
-                if row.claimed_until.is_none_or(|until| until.lapsed(now)) {
-                    batch.extend(as_if_claimed(&row));
-                }
-                self.seen = Some(row);
-            }
-            if ends {
+    }
+
+    fn extended(&mut self) {
+        if !self.wait.is_zero() {
+            self.phase = Phase::Nap;
+        } else if self.fell {
+            self.phase = Phase::Fell;
+        } else {
+            self.round();
+        }
+    }
+
+    /// What a dry run has in hand are the candidates that were due when it began.
+    fn listed(&mut self, rows: Vec<WindowRow>) {
+        let mut ends = rows.len() < self.most();
+        for row in rows {
+            if row.visible_after > self.started {
+                ends = true;
                 break;
             }
+            if row.claimed_until.is_none_or(|until| until.lapsed(self.now)) {
+                self.hand.extend(as_if_claimed(&row));
+            }
+            self.seen = Some(row);
         }
-        Ok(batch)
+        if ends || self.most() == 0 {
+            self.claimed();
+        }
     }
 
-    /// Does what is to be done with a batch.
-    async fn work(&mut self, batch: Vec<Claim>) -> Step<()> {
-        let live = self.ask(&batch).await?;
-        let (mut free, mut referenced) = (Vec::new(), Vec::new());
-        for (claim, live) in batch.into_iter().zip(live) {
-            let to = if live { &mut referenced } else { &mut free };
-            to.push(claim);
+    fn claimed(&mut self) {
+        let Some(oldest) = self.hand.first() else {
+            return self.halt(SweepStop::Drained);
+        };
+        if self.report.oldest_overdue.is_none() {
+            self.report.oldest_overdue = Some(self.started.since(oldest.visible_after));
         }
-        self.report.examined += referenced.len() as u64;
-        self.report.protected_by_liveness += referenced.len() as u64;
-        self.settle(referenced).await?;
-        if self.options.reclaimer.is_some() {
-            self.reclaim(free).await
+        let untils = self.hand.iter().map(|claim| claim.until);
+        self.until = untils.fold(Timestamp::MAX, Timestamp::min);
+        self.source = 0;
+        self.ask();
+    }
+
+    // The end.
+
+    fn hook_failed(&mut self, what: &'static str, why: Option<HookError>) {
+        let error = Error::new(ErrorKind::Database, what);
+        self.report.error = Some(match why {
+            Some(why) => error.with_source(why),
+            None => error,
+        });
+    }
+
+    fn failed(&mut self, what: &'static str) {
+        self.fail(Error::new(ErrorKind::Database, what));
+    }
+
+    fn fail(&mut self, error: Error) {
+        let cause = if error.kind() == ErrorKind::LeaseLost {
+            GcAbortCause::LostLease
         } else {
-            let outcomes = self.delete(&free).await;
-            self.sort_out(free, outcomes).await.map(drop)
-        }
-    }
-
-    /// Which candidates the sources call live. A marked one is past that: its payload may be gone.
-    async fn ask(&mut self, batch: &[Claim]) -> Step<Vec<bool>> {
-        let mut live: Vec<bool> = batch.iter().map(|_| false).collect();
-        for at in 0..self.options.sources.len() {
-            let open: Vec<usize> = (0..batch.len())
-                .filter(|&i| !live[i] && !batch[i].reclaiming)
-                .collect();
-            if open.is_empty() {
-                break;
-            }
-            let keys: Vec<Key<'_>> = open.iter().map(|&i| batch[i].key.borrowed()).collect();
-            let answer = self.in_time(self.options.sources[at].live(&keys)).await;
-            match answer {
-                Ok(Ok(answer)) if answer.len() == keys.len() => {
-                    for (i, is_live) in open.into_iter().zip(answer) {
-                        live[i] = is_live;
-                    }
-                }
-                other => {
-                    self.report.error = Some(match other {
-                        Ok(Ok(_)) => {
-                            hook_failed("a liveness source answered for another number of keys")
-                        }
-                        Ok(Err(reason)) => {
-                            hook_failed("a liveness source failed").with_source(reason)
-                        }
-                        Err(late) => late,
-                    });
-                    return Err(GcAbortCause::LivenessFailed.into());
-                }
-            }
-        }
-        Ok(live)
-    }
-
-    /// W8: marks, has the payloads deleted, and finishes.
-    async fn reclaim(&mut self, claims: Vec<Claim>) -> Step<()> {
-        if self.is_cancelled() {
-            return Err(Halt::Stop(SweepStop::Cancelled));
-        }
-        let outcomes = self.mark(&claims).await;
-        let marked = self.sort_out(claims, outcomes).await?;
-        if marked.is_empty() {
-            return Ok(());
-        }
-        let now = self.store.now().await?;
-        let margin = self.options.hook_timeout.unwrap_or(self.lease / 2);
-        if marked.iter().any(|claim| claim.until.since(now) < margin) {
-            // A deletion that begins now might take effect when the claims are no longer ours. The marks stay: whoever
-            // claims the keys next goes on from there.
-            return Err(GcAbortCause::LostLease.into());
-        }
-        let Some(reclaimer) = self.options.reclaimer else {
-            return Ok(());
+            GcAbortCause::EngineFailed
         };
-        let keys: Vec<Key<'_>> = marked.iter().map(|claim| claim.key.borrowed()).collect();
-        let work = if self.options.dry_run {
-            reclaimer.measure(&keys)
+        self.report.error = Some(error);
+        self.abort(cause);
+    }
+
+    fn abort(&mut self, cause: GcAbortCause) {
+        self.halt(SweepStop::Aborted(cause));
+    }
+
+    /// Puts what is in hand back, due at once: as the latest of it was, so that none is due before its time. Where that
+    /// fails, the claims lapse. What was done with, or put back, has no claim any more.
+    fn halt(&mut self, stop: SweepStop) {
+        self.report.stop = stop;
+        for claims in [&mut self.hand, &mut self.live, &mut self.later] {
+            self.back.append(claims);
+        }
+        let due = self.back.iter().map(|claim| claim.visible_after).max();
+        match due {
+            Some(due) if self.epoch.is_some() => {
+                self.at = due;
+                self.phase = Phase::GiveBack;
+            }
+            _ => self.end(),
+        }
+    }
+
+    fn end(&mut self) {
+        self.phase = if self.epoch.is_some() {
+            Phase::End
         } else {
-            reclaimer.reclaim(&keys)
+            Phase::LastTell
         };
-        let answers = self.in_time(work).await;
-        drop(keys);
-        let mut answers = match answers {
-            Ok(answers) if answers.len() == marked.len() => answers.into_iter(),
-            other => {
-                self.report.error = Some(other.err().unwrap_or_else(|| {
-                    hook_failed("the reclaimer answered for another number of keys")
-                }));
-                Vec::new().into_iter()
-            }
-        };
-        let (mut gone, mut freed, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-        for claim in marked {
-            match answers.next() {
-                Some(Ok(done)) => {
-                    gone.push(claim);
-                    freed.push(match done {
-                        Reclaimed::Freed { bytes } => bytes,
-                        Reclaimed::NotFound => 0,
-                    });
-                }
-                Some(Err(reason)) => {
-                    self.report.error =
-                        Some(hook_failed("a payload could not be deleted").with_source(reason));
-                    failed.push(claim);
-                }
-                None => failed.push(claim),
-            }
-        }
-        self.report.examined += failed.len() as u64;
-        self.report.failed += failed.len() as u64;
-        self.put_back(failed).await?;
-        let mut outcomes = self.finish(&gone).await;
-        for (outcome, freed) in outcomes.iter_mut().flatten().zip(freed) {
-            if let Reclaim::Deleted { bytes } = outcome {
-                *bytes = freed;
-            } else if *outcome == Reclaim::Absent {
-                self.report.bytes_freed += freed;
-            }
-        }
-        self.sort_out(gone, outcomes).await.map(drop)
-    }
-
-    /// Counts what became of claims and does what follows; answers those whose payload comes next.
-    async fn sort_out(
-        &mut self,
-        claims: Vec<Claim>,
-        outcomes: Step<Vec<Reclaim>>,
-    ) -> Step<Vec<Claim>> {
-        let outcomes = match outcomes {
-            Ok(outcomes) if outcomes.len() == claims.len() => outcomes,
-            other => {
-                return Err(other.err().unwrap_or_else(|| {
-                    let text = "the engine answered for another number of claims";
-                    Halt::Failed(Error::new(ErrorKind::Database, text))
-                }));
-            }
-        };
-        let (mut marked, mut settled, mut later) = (Vec::new(), Vec::new(), Vec::new());
-        for (claim, outcome) in claims.into_iter().zip(outcomes) {
-            match next(outcome) {
-                Next::Reclaim if self.options.reclaimer.is_some() => {
-                    marked.push(claim);
-                    continue;
-                }
-                Next::Reclaim | Next::PutBack => later.push(claim),
-                Next::Settle => settled.push(claim),
-                Next::Nothing => {}
-            }
-            self.count(outcome);
-        }
-        self.settle(settled).await?;
-        self.put_back(later).await?;
-        Ok(marked)
-    }
-
-    /// G3.
-    fn count(&mut self, outcome: Reclaim) {
-        let report = &mut self.report;
-        report.examined += 1;
-        *match outcome {
-            Reclaim::Deleted { bytes } => {
-                report.bytes_freed += bytes;
-                &mut report.deleted
-            }
-            Reclaim::Absent => &mut report.already_absent,
-            Reclaim::Pinned => &mut report.protected_by_pin,
-            Reclaim::Referenced => &mut report.protected_by_liveness,
-            Reclaim::Voided => &mut report.protected_by_publication,
-            Reclaim::Lapsed => {
-                self.fell = true;
-                &mut report.lost_lease
-            }
-            Reclaim::Marked | Reclaim::Unmarked => &mut report.failed,
-        } += 1;
-    }
-
-    // What a dry run leaves undone is left undone in the following functions, and nowhere else.
-
-    async fn delete(&mut self, claims: &[Claim]) -> Step<Vec<Reclaim>> {
-        if self.epoch.is_some() {
-            return Ok(self.store.window_delete(claims, self.epoch).await?);
-        }
-        self.judge(claims, None).await
-    }
-
-    async fn mark(&mut self, claims: &[Claim]) -> Step<Vec<Reclaim>> {
-        if self.epoch.is_some() {
-            return Ok(self.store.window_mark(claims, self.epoch).await?);
-        }
-        self.judge(claims, Some(Reclaim::Marked)).await
-    }
-
-    async fn finish(&mut self, claims: &[Claim]) -> Step<Vec<Reclaim>> {
-        if self.epoch.is_some() {
-            return Ok(self.store.window_finish(claims, self.epoch).await?);
-        }
-        self.judge(claims, None).await
-    }
-
-    /// What a deletion would meet; `free` stands for what nothing protects, where that is not the end of it.
-    async fn judge(&mut self, claims: &[Claim], free: Option<Reclaim>) -> Step<Vec<Reclaim>> {
-        let keys: Vec<Key<'_>> = claims.iter().map(|claim| claim.key.borrowed()).collect();
-        let mut outcomes = self.store.window_judge(&keys).await?;
-        let reclaims = self.options.reclaimer.is_some();
-        for (outcome, claim) in outcomes.iter_mut().zip(claims) {
-            let is_free = matches!(outcome, Reclaim::Deleted { .. } | Reclaim::Absent);
-            match free {
-                // What is marked is not arbitrated again.
-                Some(free) if is_free || claim.reclaiming => *outcome = free,
-                None if claim.reclaiming && !reclaims => *outcome = Reclaim::Marked,
-                _ => {}
-            }
-        }
-        Ok(outcomes)
-    }
-
-    async fn settle(&mut self, claims: Vec<Claim>) -> Step<()> {
-        if self.epoch.is_some() && !claims.is_empty() {
-            self.fell |= self.store.window_settle(&claims).await? < claims.len();
-        }
-        Ok(())
-    }
-
-    /// G4: puts claims back, the longer the more often that happened.
-    async fn put_back(&mut self, mut claims: Vec<Claim>) -> Step<()> {
-        self.report.requeued += claims.len() as u64;
-        if self.epoch.is_none() || claims.is_empty() {
-            return Ok(());
-        }
-        let (first, most) = self.options.backoff.unwrap_or(BACKOFF);
-        // Never due within this sweep again, however the clock stands or steps.
-        let now = self.store.now().await?.max(self.started);
-        while let Some(requeues) = claims.last().map(|claim| claim.requeues) {
-            let (alike, others): (Vec<_>, Vec<_>) = claims
-                .into_iter()
-                .partition(|claim| claim.requeues == requeues);
-            let again = now.plus(backoff(requeues, first, most).max(Duration::from_nanos(1)));
-            self.fell |= self.store.window_requeue(&alike, again).await? < alike.len();
-            claims = others;
-        }
-        Ok(())
-    }
-
-    /// Puts the claims of a batch that still stand back, due at once: as the latest of them was, so that none is due
-    /// before its time. Where this fails, they lapse.
-    async fn give_back(&mut self, batch: &[Claim]) {
-        let due = batch.iter().map(|claim| claim.visible_after).max();
-        if let (Some(_), Some(due)) = (self.epoch, due) {
-            let _ = self.store.window_requeue(batch, due).await;
-        }
-    }
-
-    // Time.
-
-    async fn is_late(&mut self) -> Step<bool> {
-        match self.options.time_limit {
-            Some(limit) => Ok(self.store.now().await?.since(self.started) >= limit),
-            None => Ok(false),
-        }
-    }
-
-    /// Waits until the next batch may begin, or the sweep is to end. It goes on being the one sweep meanwhile.
-    async fn pace(&mut self) -> Step<()> {
-        let Some(timer) = self.options.timer else {
-            return Ok(());
-        };
-        let mut wait = Duration::ZERO;
-        if let Some(rate) = self.options.rate {
-            let nanos = u128::from(self.report.examined) * 1_000_000_000 / u128::from(rate.get());
-            let due = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-            wait = due.saturating_sub(self.store.now().await?.since(self.started));
-        }
-        loop {
-            let nap = wait.min(NAP).min(self.lease / 2 + Duration::from_nanos(1));
-            timer.sleep(nap).await;
-            wait = wait.saturating_sub(nap);
-            if wait.is_zero() || self.is_cancelled() || self.is_late().await? {
-                return Ok(());
-            }
-            self.extend().await?;
-        }
-    }
-
-    /// Awaits a hook for as long as it may take.
-    async fn in_time<T>(&self, mut work: impl Future<Output = T> + Unpin) -> Result<T> {
-        let (Some(timeout), Some(timer)) = (self.options.hook_timeout, self.options.timer) else {
-            return Ok(work.await);
-        };
-        let mut alarm = timer.sleep(timeout);
-        poll_fn(|context| {
-            if let Poll::Ready(done) = core::pin::Pin::new(&mut work).poll(context) {
-                return Poll::Ready(Ok(done));
-            }
-            let late = || hook_failed("a hook of the sweep took longer than its timeout");
-            alarm.as_mut().poll(context).map(|()| Err(late()))
-        })
-        .await
-    }
-
-    fn is_cancelled(&self) -> bool {
-        let flag = self.options.cancel;
-        flag.is_some_and(|flag| flag.load(Ordering::Relaxed))
-    }
-
-    fn tell(&mut self) {
-        if let Some(progress) = &mut self.options.progress {
-            progress.report(&self.report);
-        }
     }
 }
 
-#[cold]
-fn hook_failed(what: &'static str) -> Error {
-    Error::new(ErrorKind::Database, what)
-}
+const LATE: &str = "a hook of the sweep took longer than its timeout";
 
 /// The claim that a sweep would have got of this row.
 fn as_if_claimed(row: &WindowRow) -> Option<Claim> {
@@ -591,4 +459,81 @@ fn as_if_claimed(row: &WindowRow) -> Option<Claim> {
         reclaiming: row.reclaiming,
         requeues: row.requeues,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Key;
+    use alloc::vec;
+
+    const EPOCH: Option<Revision> = Revision::new(7);
+
+    fn claim(key: &'static str) -> Claim {
+        Claim {
+            key: Key::new(key.as_bytes()).unwrap(),
+            visible_after: Timestamp::from_nanos(5),
+            id: Revision::new(8).unwrap(),
+            until: Timestamp::MAX,
+            reclaiming: false,
+            requeues: 0,
+        }
+    }
+
+    /// A sweep with one source that has claimed a key and asks about it.
+    fn asking() -> Sweep {
+        let terms = Terms {
+            sources: 1,
+            ..Terms::default()
+        };
+        let mut sweep = Sweep::new(terms).unwrap();
+        for answer in [
+            Answer::Instant(Timestamp::from_nanos(9)),
+            Answer::Epoch(EPOCH),
+            Answer::Claims(vec![claim("k")]),
+        ] {
+            sweep.answer(answer, false);
+        }
+        assert!(matches!(sweep.step(), Step::Live { source: 0, keys } if keys.len() == 1));
+        sweep
+    }
+
+    /// Its end, after it gave back what it had.
+    fn ended(mut sweep: Sweep) -> SweepReport {
+        assert!(
+            matches!(sweep.step(), Step::Requeue { claims, at } if claims.len() == 1 && at == Timestamp::from_nanos(5))
+        );
+        sweep.answer(Answer::Count(1), false);
+        assert!(matches!(sweep.step(), Step::End { .. }));
+        sweep.answer(Answer::Done, false);
+        sweep.answer(Answer::Done, false);
+        assert!(matches!(sweep.step(), Step::Over));
+        sweep.into_report()
+    }
+
+    #[test]
+    fn a_question_that_fails_once_it_is_withdrawn_is_no_failure() {
+        let aborted = SweepStop::Aborted(GcAbortCause::LivenessFailed);
+        let answers: [fn() -> Answer; 3] = [
+            || Answer::Threw(None),
+            || Answer::Late,
+            || Answer::Live(Vec::new()),
+        ];
+        for answer in answers {
+            for (cancelled, stop) in [(true, SweepStop::Cancelled), (false, aborted)] {
+                let mut sweep = asking();
+                sweep.answer(answer(), cancelled);
+                let report = ended(sweep);
+                assert_eq!((report.stop, report.error.is_none()), (stop, cancelled));
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_to_another_question_ends_it() {
+        let mut sweep = asking();
+        sweep.answer(Answer::Stands(true), false);
+        let stop = ended(sweep).stop;
+        assert_eq!(stop, SweepStop::Aborted(GcAbortCause::EngineFailed));
+    }
 }

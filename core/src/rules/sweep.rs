@@ -33,3 +33,13 @@ pub fn next(outcome: Reclaim) -> Next {
         _ => Next::Nothing,
     }
 }
+
+/// G2: what a dry run says that arbitration would answer, where [judging](crate::EngineWindowState::window_judge) the key
+/// gave `outcome`. What is marked is not arbitrated again.
+pub fn predicted(outcome: Reclaim, reclaiming: bool, reclaims: bool) -> Reclaim {
+    match outcome {
+        _ if reclaiming => Reclaim::Marked,
+        Reclaim::Deleted { .. } | Reclaim::Absent if reclaims => Reclaim::Marked,
+        other => other,
+    }
+}

@@ -18,7 +18,7 @@ export default [
     RETURN NULL;
   END IF;
 `, '', 'native/postgres_fleet', 'r14_a_sweeper_that_lost_its_session_deletes_nothing_more'),
-  mutant('the epoch is not held until the commit', SCHEMA, 's.epoch = p_fence FOR SHARE', 's.epoch = p_fence', 'native/postgres_fleet', 'r14_a_sweeper_that_lost_its_session_deletes_nothing_more'),
+  mutant('the epoch is not held until the commit', SCHEMA, '    PERFORM pg_catalog.pg_advisory_xact_lock_shared({keys}, 1024);\n', '', 'native/postgres_fleet', 'r14_a_sweeper_that_lost_its_session_deletes_nothing_more'),
   mutant('sweep_delete deletes what is marked', SCHEMA, `  IF v_reclaiming THEN
     RETURN -2;
   END IF;

@@ -373,8 +373,9 @@ BEGIN
 END
 $alkstore$;
 
--- Whether the sweep p_fence is the current one; NULL is no fence. The lock on its row keeps a successor out until the
--- caller's commit; for the lease, renewals pass.
+-- Whether the sweep p_fence is the current one; NULL is no fence. A lock keeps a successor out until the caller's
+-- commit: that of the lease's row, which renewals pass; in a fleet an advisory one past the last stripe, since a row
+-- that many deletions share is written by each of them.
 --: fence_v2
 CREATE FUNCTION {schema}.fence_v2(p_fence bigint, p_fleet boolean)
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS
@@ -383,7 +384,8 @@ BEGIN
   IF p_fence IS NULL THEN
     RETURN true;
   ELSIF p_fleet THEN
-    PERFORM FROM {schema}.gc_sweeper s WHERE s.epoch = p_fence FOR SHARE;
+    PERFORM pg_catalog.pg_advisory_xact_lock_shared({keys}, 1024);
+    PERFORM FROM {schema}.gc_sweeper s WHERE s.epoch = p_fence;
     RETURN FOUND;
   END IF;
   RETURN {schema}.guard_v1('__alkstore_sweep', p_fence);
@@ -586,6 +588,30 @@ $alkstore$;
 --: gc_sweeper
 CREATE TABLE {schema}.gc_sweeper (epoch bigint);
 INSERT INTO {schema}.gc_sweeper VALUES (NULL);
+
+-- Starts a new epoch once the deletions under the one before are through.
+--: sweep_begin_v2
+CREATE FUNCTION {schema}.sweep_begin_v2() RETURNS bigint LANGUAGE plpgsql VOLATILE AS
+$alkstore$
+DECLARE
+  v_epoch bigint;
+BEGIN
+  PERFORM pg_catalog.pg_advisory_xact_lock({keys}, 1024);
+  UPDATE {schema}.gc_sweeper SET epoch = pg_catalog.nextval({revision}) RETURNING epoch INTO v_epoch;
+  RETURN v_epoch;
+END
+$alkstore$;
+
+-- Ends the epoch, likewise; whether it was the current one.
+--: sweep_end_v2
+CREATE FUNCTION {schema}.sweep_end_v2(p_epoch bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS
+$alkstore$
+BEGIN
+  PERFORM pg_catalog.pg_advisory_xact_lock({keys}, 1024);
+  UPDATE {schema}.gc_sweeper SET epoch = NULL WHERE epoch = p_epoch;
+  RETURN FOUND;
+END
+$alkstore$;
 
 -- Whether something protects the key at this instant.
 --: protected_v2

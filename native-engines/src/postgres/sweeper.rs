@@ -25,11 +25,10 @@ const TRY: &str = "SELECT pg_catalog.pg_try_advisory_lock({key}), \
      pg_catalog.set_config('tcp_keepalives_count', '3', false), \
      pg_catalog.set_config('idle_session_timeout', '0', false)";
 
-/// Waits for deletions under the epoch before, which hold the row.
-const BEGIN: &str =
-    "UPDATE {schema}.gc_sweeper SET epoch = pg_catalog.nextval({revision}) RETURNING epoch";
+/// Waits for deletions under the epoch before.
+const BEGIN: &str = "SELECT {schema}.sweep_begin_v2()";
 
-const END: &str = "UPDATE {schema}.gc_sweeper SET epoch = NULL WHERE epoch = $1 RETURNING 1";
+const END: &str = "SELECT {schema}.sweep_end_v2($1)";
 
 const CURRENT: &str = "SELECT 1 FROM {schema}.gc_sweeper WHERE epoch = $1";
 
@@ -166,10 +165,10 @@ impl Sweeper {
         self.forget(&lease);
         let ended = async {
             let end = (&self.end, &number(lease.epoch) as _, Type::INT8);
-            let current = ask(&lease, end).await?;
+            let current = answer::<bool>(&ask(&lease, end).await?)?;
             let free = (&self.free, &self.name as _, Type::TEXT);
             ask(&lease, free).await?;
-            Ok(!current.is_empty())
+            Ok(current)
         };
         match within(connections, ended).await {
             Ok(current) => Ok(current),

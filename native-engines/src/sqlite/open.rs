@@ -58,6 +58,10 @@ pub(super) async fn writer(
     Ok((sender, desk, sync))
 }
 
+/// What the connection that writes keeps in memory of the file, at most. With SQLite's own 2 MB, the writes of a large
+/// window, which lie all over its tables, read and write the same pages again and again.
+const CACHE_KILOBYTES: u32 = 16_384;
+
 /// Starts a thread that nobody waits for: it ends when its work does.
 pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     Builder::new()
@@ -147,6 +151,7 @@ fn file(
     connection.execute_batch(level)?;
     // It would happen inside of somebody's commit: we see to it ourselves, after the answers.
     connection.query_row("PRAGMA main.wal_autocheckpoint = 0", [], |_| Ok(()))?;
+    connection.execute_batch(&format!("PRAGMA main.cache_size = -{CACHE_KILOBYTES}"))?;
     prepare(&connection, busy_limit)?;
     Ok(connection)
 }

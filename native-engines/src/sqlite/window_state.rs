@@ -30,7 +30,10 @@ impl EngineWindowState for SqliteStore {
             let stage = move |txn: &mut Txn<'_>, candidate: &Candidate| {
                 window::stage(txn, &candidate.key, candidate.visible_after, restage)
             };
-            let staged = self.shared.each(candidates.to_vec(), None, stage);
+            // In the order of the table, so that each batch stays in a part of it; of one key, as they were named.
+            let mut candidates = candidates.to_vec();
+            candidates.sort_by(|a, b| a.key.cmp(&b.key));
+            let staged = self.shared.each(candidates, None, stage);
             staged.await.map(drop)
         })
     }

@@ -1,8 +1,9 @@
 // Runs every benchmark there is, prints one table and draws it.
 //
-//   node tools/bench.mjs                    quick: under two minutes once all is built
-//   node tools/bench.mjs --full             longer rounds, larger stores: under ten minutes
+//   node tools/bench.mjs                    quick: about two minutes once all is built
+//   node tools/bench.mjs --full             longer rounds, larger stores: under twenty minutes
 //   node tools/bench.mjs --only mem,node    some of: mem sqlite postgres node chromium size
+//   node tools/bench.mjs --only sweep,mem:locks    some jobs of the native programs, of all or of one
 //
 // Each program measures by itself (tests/bench-native, tests/bench-js) and leaves its rows as JSON in
 // target/bench/rows. From them come target/bench/results.json, an array of {job, engine, peer, ratio, goal, lower},
@@ -31,16 +32,28 @@ const full = take('--full') !== undefined;
 const only = take('--only', true)?.split(',');
 if (args.length > 0) usage(`cannot read '${args[0]}'`);
 
+// With the jobs that can be asked for by name, as the programs call them.
 const ENGINES = {
-  mem: { about: 'memory, Rust', run: () => native('mem') },
-  sqlite: { about: 'SQLite', run: () => native('sqlite') },
-  postgres: { about: 'PostgreSQL', run: () => native('postgres') },
+  mem: { about: 'memory, Rust', run: () => native('mem'), jobs: ['locks', 'threads', 'entries', 'window', 'sweep', 'growth', 'purge'] },
+  sqlite: { about: 'SQLite', run: () => native('sqlite'), jobs: ['pairs', 'callers', 'losing', 'entries', 'window', 'sweep', 'growth', 'processes'] },
+  postgres: { about: 'PostgreSQL', run: () => native('postgres'), jobs: ['pairs', 'losing', 'window', 'sweep', 'arbitration', 'growth'] },
   node: { about: 'npm package in Node', run: node },
   chromium: { about: 'npm package in Chromium', run: page },
   size: { about: 'npm package, size', run: size },
 };
-for (const name of only ?? []) if (!(name in ENGINES)) usage(`there is no benchmark '${name}'`);
-const wanted = Object.keys(ENGINES).filter((name) => !only || only.includes(name));
+// What to run of each program: nothing named is all of it.
+const jobs = new Map();
+for (const name of only ?? Object.keys(ENGINES)) {
+  if (name in ENGINES) {
+    jobs.set(name, []);
+    continue;
+  }
+  const [job, engine] = name.split(':').reverse();
+  const having = Object.keys(ENGINES).filter((name) => (engine ?? name) === name && ENGINES[name].jobs?.includes(job));
+  if (having.length === 0) usage(`there is no benchmark '${name}'`);
+  for (const name of having) if (jobs.get(name)?.length !== 0) jobs.set(name, [...(jobs.get(name) ?? []), job]);
+}
+const wanted = Object.keys(ENGINES).filter((name) => jobs.has(name));
 
 function take(flag, value = false) {
   const at = args.indexOf(flag);
@@ -50,6 +63,7 @@ function take(flag, value = false) {
 
 function usage(problem) {
   console.error(`bench: ${problem}\nusage: node tools/bench.mjs [--full] [--only ${Object.keys(ENGINES).join(',')}]`);
+  for (const [name, { jobs }] of Object.entries(ENGINES)) if (jobs) console.error(`  jobs of ${name}: ${jobs.join(' ')}`);
   process.exit(2);
 }
 
@@ -59,7 +73,7 @@ const say = (line) => console.error(`${clock()}  ${line}`);
 
 rmSync(ROWS, { recursive: true, force: true });
 mkdirSync(ROWS, { recursive: true });
-say(full ? 'full: under ten minutes once all is built' : 'quick: under two minutes once all is built; numbers to publish come from FULL=1');
+say(full ? 'full: under twenty minutes once all is built' : 'quick: about two minutes once all is built; numbers to publish come from FULL=1');
 
 // All of it is built before anything is measured, so that no compiler runs beside a benchmark.
 const failed = new Map();
@@ -116,7 +130,7 @@ async function compile(name) {
 }
 
 async function native(name) {
-  await program(join(TARGET_DIR, 'release', `bench-${name}`), []);
+  await program(join(TARGET_DIR, 'release', `bench-${name}`), jobs.get(name));
   return rows(name);
 }
 

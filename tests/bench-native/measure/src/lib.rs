@@ -114,6 +114,32 @@ impl Table {
         });
     }
 
+    /// The same for a job of `items` and several peers: each round sets up and times everyone, and answers the seconds of
+    /// the own side and then of `peers`, in their order. A peer has a goal or none. The rates are told.
+    pub fn bulk(
+        &mut self,
+        job: &str,
+        items: usize,
+        peers: &[(&str, Option<f64>)],
+        rounds: usize,
+        mut round: impl FnMut() -> Vec<f64>,
+    ) {
+        eprintln!("  {job} ...");
+        let times: Vec<_> = (0..rounds).map(|_| round()).collect();
+        let middle = |at: usize| median(times.iter().map(|times| times[at]).collect());
+        for (at, (peer, goal)) in peers.iter().enumerate() {
+            self.rows.push(Row {
+                job: job.into(),
+                engine: self.engine,
+                peer: (*peer).into(),
+                ratio: median(times.iter().map(|times| times[at + 1] / times[0]).collect()),
+                goal: *goal,
+                lower: false,
+                note: format!("{} against {}", rate(items, middle(0)), rate(items, middle(at + 1))),
+            });
+        }
+    }
+
     /// Adds a figure that is no race.
     pub fn figure(&mut self, job: &str, peer: &str, value: f64, goal: Option<f64>, note: &str) {
         self.rows.push(Row {
@@ -182,9 +208,55 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// So many items in so many seconds, as a person reads it.
+pub fn rate(items: usize, seconds: f64) -> String {
+    match items as f64 / seconds {
+        rate if rate >= 1e6 => format!("{:.2} M/s", rate / 1e6),
+        rate if rate >= 1e4 => format!("{:.0} k/s", rate / 1e3),
+        rate => format!("{rate:.0}/s"),
+    }
+}
+
+/// The jobs that the command line names, each as often as it likes; all where it names none.
+pub fn wanted(job: &str) -> bool {
+    let named: Vec<_> = std::env::args().skip(1).collect();
+    named.is_empty() || named.iter().any(|named| named == job)
+}
+
+/// Does `work`, and answers by how many bytes the memory of this process was larger at its peak than before.
+pub fn peak(work: impl FnOnce()) -> f64 {
+    // Makes the peak what there is now.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    let before = status("VmRSS:");
+    work();
+    status("VmHWM:") - before
+}
+
+/// Bytes of this process that are in memory.
+pub fn resident() -> f64 {
+    status("VmRSS:")
+}
+
+fn status(line: &str) -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let found = status.lines().find_map(|found| found.strip_prefix(line));
+    let kilobytes = found.and_then(|found| found.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kilobytes.unwrap_or(f64::NAN) * 1024.0
+}
+
+/// Runs this program anew with `args`, in a process whose memory nobody has used yet, and answers the numbers it prints.
+pub fn child(args: &[&str]) -> Vec<f64> {
+    let program = std::env::current_exe().expect("the path of this program");
+    let output = std::process::Command::new(program).args(args).output().expect("this program runs again");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+}
+
 /// A time for one job, as a person reads it.
 pub fn human(seconds: f64) -> String {
     match seconds {
+        s if s >= 1.0 => format!("{s:.2} s"),
         s if s < 1e-6 => format!("{:.0} ns", s * 1e9),
         s if s < 1e-3 => format!("{:.1} us", s * 1e6),
         s => format!("{:.2} ms", s * 1e3),

@@ -1,23 +1,41 @@
 //! Memory: locks and entries against hand-written maps, caches with a time to live, and the earlier engine.
 
+mod sweep;
+mod window;
+
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use alkstore::PutOptions;
 use alkstore_mem::MemStore;
-use measure::{median, Contender, Table};
+use measure::{median, resident, wanted, Contender, Table};
 
 const TTL: Duration = Duration::from_secs(30);
 const NAMES: usize = 1000;
 
 fn main() -> std::io::Result<()> {
+    let args: Vec<_> = std::env::args().collect();
+    if let [_, flag, who, rows] = args.as_slice() {
+        if flag == window::MEMORY {
+            return window::print_memory(who, rows);
+        }
+    }
     let mut table = Table::new("mem");
-    locks(&mut table);
-    threads(&mut table);
-    entries(&mut table);
-    growth(&mut table);
-    purge(&mut table);
+    let jobs: [(&str, fn(&mut Table)); 7] = [
+        ("locks", locks),
+        ("threads", threads),
+        ("entries", entries),
+        ("window", window::window),
+        ("sweep", sweep::sweep),
+        ("growth", growth),
+        ("purge", purge),
+    ];
+    for (name, job) in jobs {
+        if wanted(name) {
+            job(&mut table);
+        }
+    }
     table.finish()
 }
 
@@ -332,11 +350,4 @@ fn time(mut job: impl FnMut(usize)) -> f64 {
         rounds.push(start.elapsed().as_secs_f64() / 2000.0);
     }
     median(rounds)
-}
-
-/// Bytes of this process that are in memory.
-fn resident() -> f64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok());
-    pages.unwrap_or(f64::NAN) * 4096.0
 }

@@ -3,19 +3,18 @@
 //! The server is a throwaway one in the folder for temporary files (`TMPDIR`), with its defaults, so each commit is
 //! synced; or the one that `ALKSTORE_PG_URL` names. `cargo run --release -p bench-postgres -- pairs` runs one job.
 
+mod arbitration;
 mod peers;
+mod sweep;
+mod window;
 
 use std::time::{Duration, Instant};
 
-use alkstore::{
-    Candidate, EngineWindowState as _, Entries as _, Key, Locks as _, PutOptions, Restage,
-    Timestamp,
-};
+use alkstore::{EngineWindowState as _, Entries as _, Locks as _, PutOptions, Timestamp};
 use alkstore_native::postgres::{PgOptions, PgStore};
 use alkstore_tests::postgres::{fresh_schema, server};
 use futures_util::future::join_all;
-use futures_util::SinkExt as _;
-use measure::{human, median, Contender, Table};
+use measure::{human, median, wanted, Contender, Table};
 use peers::{Earlier, Raw, Redis};
 use tokio::runtime::Runtime;
 
@@ -25,6 +24,12 @@ const CLIENTS: [usize; 3] = [1, 8, 32];
 const WARM: u64 = 20;
 
 fn main() -> std::io::Result<()> {
+    let args: Vec<_> = std::env::args().collect();
+    if let [_, flag, who, rows, url] = args.as_slice() {
+        if flag == window::MEMORY {
+            return window::print_memory(who, rows, url);
+        }
+    }
     let Some(server) = server() else {
         return Ok(());
     };
@@ -32,18 +37,18 @@ fn main() -> std::io::Result<()> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let only = std::env::args().nth(1);
     let mut table = Table::new("postgres");
     type Job = fn(&mut Table, &Runtime, &str);
-    let jobs: [(&str, Job); 5] = [
+    let jobs: [(&str, Job); 6] = [
         ("pairs", pairs),
         ("losing", losing),
-        ("take", take),
-        ("stage", stage),
+        ("window", window::window),
+        ("sweep", sweep::sweep),
+        ("arbitration", arbitration::arbitration),
         ("growth", growth),
     ];
     for (name, job) in jobs {
-        if only.as_ref().is_none_or(|only| only == name) {
+        if wanted(name) {
             job(&mut table, &runtime, server.url());
         }
     }
@@ -57,6 +62,10 @@ async fn store(url: &str, clients: usize, change: impl Fn(PgOptions) -> PgOption
         .pool_size(clients)
         .call_timeout(Duration::from_secs(600));
     PgStore::open(change(options)).await.unwrap()
+}
+
+fn quoted(store: &PgStore) -> String {
+    format!("\"{}\"", store.schema())
 }
 
 /// Each of `clients` does `job` `n` times, all at once; what is counted is one such round of all.
@@ -175,138 +184,6 @@ fn losing(table: &mut Table, runtime: &Runtime, url: &str) {
     }
 }
 
-/// Fills the window with due rows, in the order of no index.
-async fn fill(raw: &Raw, schema: &str, rows: usize) {
-    raw.run(&format!(
-        "TRUNCATE {schema}.gc_window;
-         INSERT INTO {schema}.gc_window (key, visible_after)
-         SELECT sha256(n::text::bytea), n FROM generate_series(1, {rows}) n;
-         ANALYZE {schema}.gc_window; CHECKPOINT"
-    ))
-    .await;
-}
-
-fn take(table: &mut Table, runtime: &Runtime, url: &str) {
-    let (rows, rounds) = if table.full() {
-        (1_000_000, 5)
-    } else {
-        (100_000, 5)
-    };
-    let (own, raw) = runtime.block_on(async {
-        (
-            store(url, 1, |options| options).await,
-            Raw::connect(url, 1).await,
-        )
-    });
-    let schema = format!("\"{}\"", own.schema());
-    let now = Timestamp::MAX;
-    let delete = async || {
-        fill(&raw, &schema, rows).await;
-        let begun = Instant::now();
-        let sql = "gc_window WHERE visible_after <= 9e18::bigint RETURNING key, visible_after";
-        let all = raw.rows(&format!("DELETE FROM {schema}.{sql}")).await;
-        assert_eq!(all.len(), rows);
-        begun.elapsed().as_secs_f64()
-    };
-    let peer = "DELETE RETURNING";
-    table.rounds(
-        &format!("take all of {rows}"),
-        peer,
-        Some(0.9),
-        rounds,
-        || {
-            runtime.block_on(async {
-                fill(&raw, &schema, rows).await;
-                let begun = Instant::now();
-                assert_eq!(own.window_take(now, None).await.unwrap().len(), rows);
-                (begun.elapsed().as_secs_f64(), delete().await)
-            })
-        },
-    );
-    table.rounds(
-        &format!("take {rows} in batches of 10,000"),
-        peer,
-        Some(0.25),
-        rounds,
-        || {
-            runtime.block_on(async {
-                fill(&raw, &schema, rows).await;
-                let begun = Instant::now();
-                for _ in 0..rows / 10_000 {
-                    assert_eq!(
-                        own.window_take(now, Some(10_000)).await.unwrap().len(),
-                        10_000
-                    );
-                }
-                (begun.elapsed().as_secs_f64(), delete().await)
-            })
-        },
-    );
-}
-
-fn stage(table: &mut Table, runtime: &Runtime, url: &str) {
-    let rows = 100_000_u32;
-    let (own, raw) = runtime.block_on(async {
-        (
-            store(url, 1, |options| options).await,
-            Raw::connect(url, 1).await,
-        )
-    });
-    let schema = format!("\"{}\"", own.schema());
-    let mut seed = 1_u64;
-    let mut candidates: Vec<_> = (0..rows)
-        .map(|n| {
-            // Keys as hashes are: 32 bytes, in no order.
-            let key: Vec<u8> = (0..4).flat_map(|_| next(&mut seed).to_be_bytes()).collect();
-            Candidate {
-                key: Key::new(key).unwrap(),
-                visible_after: Timestamp::from_nanos(n.into()),
-            }
-        })
-        .collect();
-    candidates.dedup_by(|a, b| a.key == b.key);
-    // COPY's text form, made beforehand.
-    let text: String = candidates
-        .iter()
-        .map(|candidate| {
-            let hex: String = candidate
-                .key
-                .as_bytes()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            format!("\\\\x{hex}\t{}\n", candidate.visible_after.as_nanos())
-        })
-        .collect();
-    let text = bytes::Bytes::from(text);
-    table.rounds(
-        "stage 100,000",
-        "COPY",
-        Some(0.5),
-        if table.full() { 15 } else { 7 },
-        || {
-            runtime.block_on(async {
-                let empty = format!("TRUNCATE {schema}.gc_window; CHECKPOINT");
-                raw.run(&empty).await;
-                let begun = Instant::now();
-                own.window_stage(&candidates, Restage::Move).await.unwrap();
-                let took = begun.elapsed().as_secs_f64();
-                raw.run(&empty).await;
-                let begun = Instant::now();
-                let sink = raw
-                    .copy_in(&format!(
-                        "COPY {schema}.gc_window (key, visible_after) FROM STDIN"
-                    ))
-                    .await;
-                futures_util::pin_mut!(sink);
-                sink.send(text.clone()).await.unwrap();
-                assert_eq!(sink.finish().await.unwrap(), u64::from(rows));
-                (took, begun.elapsed().as_secs_f64())
-            })
-        },
-    );
-}
-
 /// How much slower an operation gets from a thousand rows to a hundred thousand.
 fn growth(table: &mut Table, runtime: &Runtime, url: &str) {
     let stores = runtime.block_on(async {
@@ -314,8 +191,8 @@ fn growth(table: &mut Table, runtime: &Runtime, url: &str) {
         let mut stores = Vec::new();
         for rows in [1_000, 100_000] {
             let store = store(url, 1, |options| options).await;
-            let schema = format!("\"{}\"", store.schema());
-            fill(&raw, &schema, rows).await;
+            let schema = quoted(&store);
+            window::fill(&raw, &schema, rows).await;
             raw.run(&format!(
                 "INSERT INTO {schema}.locks SELECT 'l' || n, 'o', n, 9e18 FROM generate_series(1, {rows}) n;
                  INSERT INTO {schema}.entries SELECT n::text::bytea, 'v', n, NULL FROM generate_series(1, {rows}) n;
@@ -405,11 +282,4 @@ fn growth(table: &mut Table, runtime: &Runtime, url: &str) {
             &note,
         );
     }
-}
-
-fn next(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, CopyInSink, NoTls, Row, Statement};
 
 /// Connections without anything around them.
@@ -78,6 +79,21 @@ impl Raw {
 
     pub async fn run(&self, sql: &str) {
         self.clients[0].client.batch_execute(sql).await.unwrap();
+    }
+
+    pub async fn prepare(&self, client: usize, sql: &str) -> Statement {
+        self.clients[client].client.prepare(sql).await.unwrap()
+    }
+
+    /// One statement, one commit; answers how many rows it changed.
+    pub async fn execute(
+        &self,
+        client: usize,
+        statement: &Statement,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> u64 {
+        let client = &self.clients[client].client;
+        client.execute(statement, params).await.unwrap()
     }
 
     pub async fn rows(&self, sql: &str) -> Vec<Row> {

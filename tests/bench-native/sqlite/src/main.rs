@@ -3,19 +3,21 @@
 //! The file is made in `BENCH_DIR`, by default the folder for temporary files: that should be on the disk to be
 //! measured, not in memory.
 
-use std::cell::Cell;
+mod sweep;
+mod window;
+
 use std::hint::black_box;
 use std::path::Path;
 use std::time::Duration;
 
 use alkstore::{
     Candidate, EngineWindowState as _, Entries as _, Key, Lifecycle as _, Locks as _, PutOptions,
-    Restage, Timestamp,
+    Restage,
 };
 use alkstore_native::sqlite::{SqliteOptions, SqliteStore, Synchronous};
 use futures_executor::block_on;
 use futures_util::future::join_all;
-use measure::{human, median, Contender, Table};
+use measure::{human, wanted, Contender, Table};
 use rusqlite::{params, Connection};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -26,23 +28,26 @@ fn main() -> std::io::Result<()> {
         Some(folder) => tempfile::tempdir_in(folder)?,
         None => tempfile::tempdir()?,
     };
-    let only = std::env::args().nth(1);
-    if only.as_deref() == Some(PUTTING) {
-        return put_for_a_while(std::env::args().nth(2).unwrap().as_ref());
+    let args: Vec<_> = std::env::args().collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[1..] {
+        [PUTTING, path] => return put_for_a_while(path.as_ref()),
+        [window::MEMORY, who, rows] => return window::print_memory(who, rows, folder.path()),
+        _ => {}
     }
     let mut table = Table::new("sqlite");
     type Job = fn(&mut Table, &Path);
-    let jobs: [(&str, Job); 7] = [
+    let jobs: [(&str, Job); 8] = [
         ("pairs", pairs),
         ("callers", callers),
         ("losing", losing),
         ("entries", entries),
-        ("window", window),
+        ("window", window::window),
+        ("sweep", sweep::sweep),
         ("growth", growth),
         ("processes", processes),
     ];
     for (name, job) in jobs {
-        if only.as_ref().is_none_or(|only| only == name) {
+        if wanted(name) {
             let own = folder.path().join(name);
             std::fs::create_dir(&own)?;
             job(&mut table, &own);
@@ -329,104 +334,6 @@ fn entries(table: &mut Table, folder: &Path) {
         }),
     ];
     table.race("get of 100 bytes", &mut contenders, &[]);
-}
-
-const ROWS: usize = 10_000;
-
-/// Keys as the hashes of contents are: in no order.
-fn candidates(n: usize) -> Vec<Candidate> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    (0..n)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            Candidate {
-                key: Key::new(format!("sha256/{state:016x}{state:016x}").into_bytes()).unwrap(),
-                visible_after: Timestamp::from_nanos((state % 1_000_000) as i64),
-            }
-        })
-        .collect()
-}
-
-fn window(table: &mut Table, folder: &Path) {
-    let store = store(&folder.join("own.db"), Synchronous::Full);
-    // The same table with the same indexes, worked on by the statements alone.
-    let path = folder.join("bare.db");
-    drop(self::store(&path, Synchronous::Full));
-    let raw = bare(&path, Synchronous::Full);
-    let rows = candidates(ROWS);
-    let now = Timestamp::from_nanos(1_000_000);
-    let stage_raw = || {
-        raw.execute_batch("BEGIN IMMEDIATE").unwrap();
-        for row in &rows {
-            run(
-                &raw,
-                "INSERT INTO alkstore_window (key, visible_after) VALUES (?1, ?2)
-                 ON CONFLICT (key) DO UPDATE SET visible_after = ?2",
-                params![row.key.as_bytes(), row.visible_after.as_nanos()],
-            );
-        }
-        raw.execute_batch("COMMIT").unwrap();
-    };
-    let take_raw = |limit: i64| -> usize {
-        let mut statement = raw
-            .prepare_cached(
-                "DELETE FROM alkstore_window WHERE key IN (
-                    SELECT key FROM alkstore_window WHERE claim IS NULL AND visible_after <= ?1
-                    ORDER BY visible_after LIMIT ?2)
-                 RETURNING key, visible_after",
-            )
-            .unwrap();
-        let taken = statement
-            .query_map([now.as_nanos(), limit], |row| {
-                Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?))
-            })
-            .unwrap();
-        taken.map(Result::unwrap).count()
-    };
-    let stage = || block_on(store.window_stage(&rows, Restage::Move)).unwrap();
-    let take = |limit| block_on(store.window_take(now, limit)).unwrap().len();
-
-    // What is staged must be taken again: each of the two is timed alone by what the other leaves out.
-    let [own_stage, own_take, raw_stage, raw_take] = [0; 4].map(|_| Cell::new(Vec::new()));
-    let timed = |times: &Cell<Vec<f64>>, work: &dyn Fn()| {
-        let start = std::time::Instant::now();
-        work();
-        let mut all = times.take();
-        all.push(start.elapsed().as_secs_f64());
-        times.set(all);
-    };
-    for limit in [1_000, ROWS] {
-        let name = format!("window, {ROWS} rows staged and taken by {limit}");
-        let mut contenders = [
-            Contender::new("own", |n| {
-                for _ in 0..n {
-                    timed(&own_stage, &stage);
-                    timed(&own_take, &|| while take(Some(limit)) > 0 {});
-                }
-            }),
-            Contender::new("its raw statements", |n| {
-                for _ in 0..n {
-                    timed(&raw_stage, &stage_raw);
-                    timed(&raw_take, &|| while take_raw(limit as i64) > 0 {});
-                }
-            }),
-        ];
-        table.race(&name, &mut contenders, &[("its raw statements", 0.8)]);
-        for (what, own, raw) in [
-            ("stage", &own_stage, &raw_stage),
-            ("take", &own_take, &raw_take),
-        ] {
-            let (own, raw) = (median(own.take()), median(raw.take()));
-            eprintln!(
-                "    {what} by {limit}: {} against {}: {:.2}",
-                human(own),
-                human(raw),
-                raw / own
-            );
-        }
-    }
 }
 
 /// Every operation with many rows there, against itself with few.

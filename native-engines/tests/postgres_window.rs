@@ -426,8 +426,8 @@ fn r14_a_sweep_that_is_no_longer_current_changes_nothing() {
         assert!(!store.sweep_extend(epoch, SECOND).await.unwrap());
         assert!(!store.sweep_end(epoch).await.unwrap());
         assert!(store.sweep_extend(next, SECOND * 60).await.unwrap());
-        let finished = store.window_finish(&claims, Some(next)).await.unwrap();
-        assert_eq!(finished, [GONE, Reclaim::Unmarked]);
+        let left = store.window_finish(&claims, Some(next)).await.unwrap();
+        assert_eq!(left, [GONE, Reclaim::Unmarked]);
         assert!(store.sweep_end(next).await.unwrap());
     });
 }

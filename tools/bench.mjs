@@ -97,7 +97,7 @@ async function attempt(name, work) {
 }
 
 // Runs a program, shows its progress (what it writes to the standard error) and keeps its own table to itself.
-function program(command, argv, { env, minutes = full ? 8 : 3, cwd = ROOT } = {}) {
+function program(command, argv, { env, minutes = full ? 20 : 6, cwd = ROOT } = {}) {
   return new Promise((resolve, reject) => {
     const settings = { BENCH: full ? 'full' : 'quick', BENCH_OUT: ROWS, ...env };
     const child = spawn(command, argv, { cwd, env: { ...process.env, ...settings }, stdio: ['ignore', 'ignore', 'pipe'] });

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use alkstore::{
-    rules, validate, Error, ErrorKind, Pin, Put, PutOptions, Result, Ttl, MAX_CHANGESET_ITEMS,
+    rules, validate, Error, ErrorKind, Key, Pin, Put, PutOptions, Result, Ttl, MAX_CHANGESET_ITEMS,
 };
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::Row;
@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 use super::connection::{column, Borrowed, Statement};
 use super::error::{Failure, PgCause, Stage};
 use super::schema::{stripe, Schema};
-use super::{revision, Shared};
+use super::{revision, PgStore, Shared};
 
 /// The SQLSTATEs with which the schema's function refuses a pin.
 const NO_LIVE_ENTRY: &str = "ALK11";
@@ -25,12 +25,19 @@ const CREATE: i32 = 0;
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE";
 
 pub(super) struct Statements {
+    lock: Statement,
     pin: Statement,
 }
 
 impl Statements {
     pub(super) fn new(schema: &Schema) -> Self {
         Self {
+            lock: Statement::writes(
+                schema.fill(
+                    "SELECT pg_catalog.pg_advisory_xact_lock({keys}, s.stripe) FROM unnest($1) AS s(stripe)",
+                ),
+                [Type::INT4_ARRAY],
+            ),
             pin: Statement::writes(
                 schema.fill("SELECT {schema}.pin_v2($1, $2, $3, $4)"),
                 [
@@ -44,7 +51,7 @@ impl Statements {
     }
 }
 
-/// An open joint transaction of a [`PgStore`](super::PgStore): it holds one of the pool's connections and, until its end, the lock of
+/// An open joint transaction of a [`PgStore`]: it holds one of the pool's connections and, until its end, the lock of
 /// each key that was put in it.
 ///
 /// Dropping it, or the future of a call on it, closes the connection, and with that the server rolls back; a connection
@@ -57,6 +64,18 @@ pub struct PgJointTx {
     borrowed: Option<Borrowed>,
     /// The stripes that the transaction holds.
     stripes: BTreeSet<i32>,
+}
+
+impl PgStore {
+    /// Locks keys that are about to be put in the transaction, all in one step, in the order in which everything here
+    /// locks keys. Puts of these keys then wait for nobody and may come in any order.
+    ///
+    /// Publish several keys so. Put one by one, even in bytewise order, they meet deadlocks with sweeps, mark passes and
+    /// changesets, each of which costs the server's `deadlock_timeout`, a second by default. Lock them in one call, the
+    /// first on the transaction.
+    pub async fn joint_lock(&self, tx: &mut PgJointTx, keys: &[Key<'_>]) -> Result<()> {
+        tx.lock(&self.0, keys).await
+    }
 }
 
 impl PgJointTx {
@@ -79,6 +98,19 @@ impl PgJointTx {
             Ok(Err(failure)) => Err(Failure::into_error(failure, stage)),
             Err(_) => Err(Failure::Elapsed(connections.timeout()).into_error(stage)),
         }
+    }
+
+    async fn lock(&mut self, shared: &Arc<Shared>, keys: &[Key<'_>]) -> Result<()> {
+        let borrowed = self.take(shared)?;
+        if let Err(error) = shared.gate.check() {
+            return self.refuse(borrowed, error).await;
+        }
+        let stripes: BTreeSet<i32> = keys.iter().map(|key| stripe(key.as_bytes())).collect();
+        let missing: Vec<i32> = stripes.difference(&self.stripes).copied().collect();
+        let (borrowed, _) = self.run(borrowed, &shared.joint.lock, &[&missing]).await?;
+        self.stripes.extend(missing);
+        self.borrowed = Some(borrowed);
+        Ok(())
     }
 
     pub(super) async fn put(

@@ -1,8 +1,8 @@
 //! Joint transactions: all or nothing, and pins that live at the commit.
 
 use alkstore::{
-    EngineFleetState, EngineWindowState, Entries, ErrorKind, Lifecycle, PinState, Put, PutOptions,
-    Transactions,
+    Changeset, EngineFleetState, EngineWindowState, Entries, ErrorKind, Lifecycle, PinState, Put,
+    PutMode, PutOptions, Transactions,
 };
 
 use super::postgres_support::{block_on, sqlstate, Place, SECOND, START};
@@ -210,6 +210,46 @@ fn r21_publishers_in_opposite_orders_do_not_hang() {
             !errors.is_empty() && errors.iter().all(is_conflict),
             "{errors:?}"
         );
+    });
+}
+
+#[test]
+fn f10_keys_that_are_locked_at_once_are_put_in_any_order() {
+    let Some(mut place) = Place::new() else {
+        return;
+    };
+    place.url += " options='-c deadlock_timeout=50ms'";
+    block_on(async {
+        let (store, raw) = (open(&place).await, place.client().await);
+        // Whatever the order in which these two are locked, one of the ways round is the other.
+        for (first, second) in [(&b"1"[..], &b"2"[..]), (b"2", b"1")] {
+            let keys = [first, second].map(|key| Key::new(key).unwrap());
+            let mut changeset = Changeset::new();
+            for key in &keys {
+                let (key, value) = (key.clone().into_owned(), b"v"[..].into());
+                changeset.put(key, value, PutMode::Replace, None).unwrap();
+            }
+            let mut tx = store.begin_joint_tx().await.unwrap();
+            store.joint_lock(&mut tx, &keys).await.unwrap();
+            store.joint_put(&mut tx, first, b"v").await.unwrap();
+            let meets = spawn(&store, |store| {
+                Box::pin(async move { store.commit_changeset(changeset).await })
+            });
+            place.until_waiting(&raw, 1).await;
+            store.joint_put(&mut tx, second, b"v").await.unwrap();
+            let pins = [pin(first, "w", SECOND), pin(second, "w", SECOND)];
+            store.pin_commit(tx, &pins).await.unwrap();
+            assert_eq!(meets.await.unwrap().unwrap().versions.len(), 2);
+        }
+
+        let mut tx = store.begin_joint_tx().await.unwrap();
+        store.joint_lock(&mut tx, &[]).await.unwrap();
+        let other = open(&place).await;
+        let error = other.joint_lock(&mut tx, &[]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        store.close().await.unwrap();
+        let error = store.joint_lock(&mut tx, &[]).await.unwrap_err();
+        assert!(error.is_closed(), "{error:?}");
     });
 }
 

@@ -80,7 +80,9 @@ impl PgStore {
     /// transaction can go on. Dropping the future rolls back to the savepoint.
     ///
     /// From then until the end of the transaction, other writers of these keys wait, and so do grants of the guards'
-    /// names; so apply it last and commit soon. The versions in the answer count once the transaction has committed.
+    /// names; so apply it late and commit soon. But apply it before the transaction updates or deletes rows of a
+    /// [registered table](alkstore::EngineFleetState::register_liveness_source): a deletion locks keys first and such rows
+    /// after, and the other way round is a deadlock with it. The versions in the answer count once the transaction has committed.
     /// The call has no deadline of its own: the transaction's connection is the caller's.
     ///
     /// ```no_run

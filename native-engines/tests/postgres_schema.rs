@@ -304,7 +304,7 @@ fn a_program_of_version_1_can_no_longer_write_and_does_not_bring_its_functions_b
         for call in calls {
             let error = raw.batch_execute(&place.fill(call)).await.unwrap_err();
             assert_eq!(
-                error.code().map(|code| code.code()),
+                error.code().map(tokio_postgres::error::SqlState::code),
                 Some("42883"),
                 "{call}"
             );

@@ -104,9 +104,7 @@ SET row_security = off AS`, ' AS', 'native/postgres_fleet', 'f6_row_security_of_
   mutant('a lapsed pin is held', SCHEMA, `    FOR KEY SHARE;
   RETURN FOUND AND v_deadline > {schema}.clock();`, `    FOR KEY SHARE;
   RETURN FOUND;`, 'native/postgres_fleet', 'f4_a_pin_that_is_held_outlasts_its_deadline'),
-  mutant('joint_lock locks no keys', 'native-engines/src/postgres/joint.rs', '[&missing])
-', '[&Vec::<i32>::new()])
-', 'native/postgres_fleet', 'f10_keys_that_are_locked_at_once_are_put_in_any_order'),
+  mutant('joint_lock locks no keys', 'native-engines/src/postgres/joint.rs', '[&missing, &none.keys', '[&Vec::<i32>::new(), &none.keys', 'native/postgres_fleet', 'f10_keys_that_are_locked_at_once_are_put_in_any_order'),
   mutant('a put holds no key', SCHEMA, `  PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripe);
   IF p_mode = 0 AND p_guard IS NULL THEN`, '  IF p_mode = 0 AND p_guard IS NULL THEN', 'native/postgres_fleet', 'r4_a_publisher_waits_for_the_deletion_and_writes_anew'),
   mutant('a publication of what is there leaves it in the window', SCHEMA, `      ELSIF FOUND THEN

@@ -25,19 +25,12 @@ const CREATE: i32 = 0;
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE";
 
 pub(super) struct Statements {
-    lock: Statement,
     pin: Statement,
 }
 
 impl Statements {
     pub(super) fn new(schema: &Schema) -> Self {
         Self {
-            lock: Statement::writes(
-                schema.fill(
-                    "SELECT pg_catalog.pg_advisory_xact_lock({keys}, s.stripe) FROM unnest($1) AS s(stripe)",
-                ),
-                [Type::INT4_ARRAY],
-            ),
             pin: Statement::writes(
                 schema.fill("SELECT {schema}.pin_v2($1, $2, $3, $4)"),
                 [
@@ -107,7 +100,10 @@ impl PgJointTx {
         }
         let stripes: BTreeSet<i32> = keys.iter().map(|key| stripe(key.as_bytes())).collect();
         let missing: Vec<i32> = stripes.difference(&self.stripes).copied().collect();
-        let (borrowed, _) = self.run(borrowed, &shared.joint.lock, &[&missing]).await?;
+        // Without pins it locks and no more.
+        let none = Arrays::default();
+        let params: [&(dyn ToSql + Sync); 4] = [&missing, &none.keys, &none.owners, &none.ttls];
+        let (borrowed, _) = self.run(borrowed, &shared.joint.pin, &params).await?;
         self.stripes.extend(missing);
         self.borrowed = Some(borrowed);
         Ok(())

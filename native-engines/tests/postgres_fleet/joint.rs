@@ -235,11 +235,22 @@ fn f10_keys_that_are_locked_at_once_are_put_in_any_order() {
             let meets = spawn(&store, |store| {
                 Box::pin(async move { store.commit_changeset(changeset).await })
             });
-            place.until_waiting(&raw, 1).await;
+            let rival = spawn(&store, move |store| {
+                Box::pin(async move {
+                    let mut tx = store.begin_joint_tx().await?;
+                    let keys = [second, first].map(|key| Key::new(key).unwrap());
+                    store.joint_lock(&mut tx, &keys).await?;
+                    store.joint_put(&mut tx, second, b"v").await?;
+                    store.joint_put(&mut tx, first, b"v").await?;
+                    store.pin_commit(tx, &[]).await
+                })
+            });
+            place.until_waiting(&raw, 2).await;
             store.joint_put(&mut tx, second, b"v").await.unwrap();
             let pins = [pin(first, "w", SECOND), pin(second, "w", SECOND)];
             store.pin_commit(tx, &pins).await.unwrap();
             assert_eq!(meets.await.unwrap().unwrap().versions.len(), 2);
+            rival.await.unwrap().unwrap();
         }
 
         let mut tx = store.begin_joint_tx().await.unwrap();

@@ -19,17 +19,19 @@ use super::{pins, PgStore, Shared};
 /// ```no_run
 /// # use alkstore::{EngineFleetState, Key, Owner, Pin, Result};
 /// # use alkstore_native::postgres::PgStore;
-/// # async fn example(store: &PgStore, commit_reference: impl std::future::Future<Output = ()>) -> Result<()> {
+/// # async fn example(store: &PgStore, number: u64, commit_reference: impl std::future::Future<Output = ()>) -> Result<()> {
+/// // An owner for this publication alone: a release would end the protection of all that share it.
+/// let owner = format!("{}-{number}", store.instance_id());
 /// let mut tx = store.begin_joint_tx().await?;
 /// store.joint_put(&mut tx, b"blob/1", b"...").await?;
-/// let (key, owner) = (Key::new(&b"blob/1"[..])?, Owner::new(store.instance_id())?);
-/// store.pin_commit(tx, &[Pin { key, owner, ttl: std::time::Duration::from_secs(60) }]).await?;
-/// let Some(mut keeper) = store.keep_pin(b"blob/1", store.instance_id()).await? else {
+/// let (key, ttl) = (Key::new(&b"blob/1"[..])?, std::time::Duration::from_secs(60));
+/// store.pin_commit(tx, &[Pin { key, owner: Owner::new(&*owner)?, ttl }]).await?;
+/// let Some(mut keeper) = store.keep_pin(b"blob/1", &owner).await? else {
 ///     return Ok(()); // it lapsed already: publish anew
 /// };
 /// tokio::select! {
 ///     () = keeper.lost() => {} // do not commit the reference: publish anew
-///     () = commit_reference => {
+///     () = commit_reference => { // in a transaction that asks `pin_hold_in` first
 ///         keeper.release().await?;
 ///     }
 /// }

@@ -19,6 +19,8 @@ const COUNTS = [
 const STOPS = ['running', 'drained', 'limit', 'timeLimit', 'cancelled'];
 const CAUSES = ['SWEEPER_LOCK', 'NO_LIVENESS_SOURCES', 'LIVENESS_FAILED', 'LOST_LEASE', 'ENGINE_FAILED'];
 
+const SIGNAL = ['addEventListener', 'removeEventListener'];
+
 // Longer timers fire at once.
 const MAX_DELAY = 2 ** 31 - 1;
 
@@ -37,7 +39,7 @@ function read(options) {
     if (hook !== undefined && typeof hook !== 'function') throw invalid(`sweep: ${name} must be a function, not ${kindOf(hook)}`);
   }
   if (measure !== undefined && reclaim === undefined) throw invalid('sweep: measure needs reclaim, whose work it foretells');
-  if (signal !== undefined && (typeof signal?.aborted !== 'boolean' || typeof signal.addEventListener !== 'function')) {
+  if (signal !== undefined && (typeof signal?.aborted !== 'boolean' || !SIGNAL.every((name) => typeof signal[name] === 'function'))) {
     throw invalid(`sweep: signal must be an AbortSignal, not ${kindOf(signal)}`);
   }
   const given = {
@@ -93,9 +95,9 @@ class Sweep {
     );
     core.sweep = this;
     const cancel = () => this.cancel();
-    signal?.addEventListener('abort', cancel);
-    this.cancelled = signal?.aborted === true;
     try {
+      signal?.addEventListener('abort', cancel);
+      this.cancelled = signal?.aborted === true;
       for (let woken = false; ; ) {
         const keys = core.call('sweep_poll', core.now(), woken, this.cancelled);
         if (keys === true) return this.end();
@@ -104,9 +106,10 @@ class Sweep {
         woken = keys === null ? await this.sleep(delay) : await this.answer(hook, keys, delay);
       }
     } finally {
-      signal?.removeEventListener('abort', cancel);
       core.sweep = undefined;
       core.drop();
+      // Last: a signal need not be the platform's own, and may throw.
+      signal?.removeEventListener('abort', cancel);
     }
   }
 

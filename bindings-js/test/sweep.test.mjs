@@ -119,6 +119,22 @@ test('aborting ends it between two batches', async () => {
   assert.deepEqual([again.examined, again.stop.reason], [0, 'cancelled']);
 });
 
+test('a signal that throws leaves no sweep under way', async () => {
+  const mine = new Error('mine');
+  const nothing = () => {};
+  const throws = () => { throw mine; };
+  const signals = [
+    { aborted: false, addEventListener: throws, removeEventListener: nothing },
+    { aborted: false, addEventListener: nothing, removeEventListener: throws },
+  ];
+  for (const signal of signals) {
+    const { store, sync, clock } = due(2);
+    await assert.rejects(store.sweep({ windowDecides: true, signal }), mine);
+    stage(sync, clock, 3);
+    assert.equal((await store.sweep({ windowDecides: true })).deleted, 3);
+  }
+});
+
 test('aborting withdraws a question that nobody answers', async () => {
   const { store, sync } = due(3);
   const controller = new AbortController();
@@ -369,7 +385,7 @@ test('what cannot be meant is refused before anything is asked', async () => {
     INVALID_ARGUMENT: [
       5, null, 'text', { ...fine, keep: true }, { sources: [never] }, { liveness: true }, { liveness: null }, { windowDecides: 1 }, { ...fine, dryRun: 'yes' },
       { ...fine, reclaim: {} }, { ...fine, measure: never }, { ...fine, reclaim: never, dryRun: true }, { ...fine, onProgress: 5 }, { ...fine, signal: {} },
-      { ...fine, signal: null }, { ...fine, signal: new AbortController() },
+      { ...fine, signal: null }, { ...fine, signal: new AbortController() }, { ...fine, signal: { aborted: false, addEventListener: never } },
       ...[0, -1, 1.5, NaN, Infinity, '5', 5n, null].flatMap((number) => [{ ...fine, batch: number }, { ...fine, rate: number }]),
       ...[-1, 1.5, NaN, Infinity, '5', null].map((limit) => ({ ...fine, limit })),
       { ...fine, hookTimeout: 5, claimLease: 5 }, { ...fine, hookTimeout: 60_000 },

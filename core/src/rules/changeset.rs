@@ -29,10 +29,10 @@ pub trait Rows<V> {
     /// Deletes an entry's row, where there is one.
     fn remove(&mut self, key: &Key<'_>) -> Result<(), Self::Error>;
 
-    /// Takes a key out of the window as [`window::unstage`](super::window::unstage) says.
+    /// Takes a key out of the window as [`window::unstage`] says.
     fn unstage(&mut self, key: &Key<'_>) -> Result<(), Self::Error>;
 
-    /// Stages a key as [`window::stage`](super::window::stage) says.
+    /// Stages a key as [`window::stage`] says.
     fn stage(
         &mut self,
         key: &Key<'_>,

@@ -444,7 +444,7 @@ export interface SweepOptions {
   dryRun?: boolean;
   /** Examines at most so many candidates. */
   limit?: number;
-  /** How many candidates are worked on at once: 1,000 by default, or 64 with `reclaim`. */
+  /** How many candidates are worked on at once: 1,000 by default, or 64 with `reclaim`; 10,000 at most. */
   batch?: number;
   /** Examines at most so many candidates a second, on average. */
   rate?: number;

@@ -39,7 +39,9 @@ pub trait LivenessSource: Hook {
 /// Somebody who deletes what keys stand for outside the store, such as objects in an object store.
 ///
 /// It is called while the keys are [marked](crate::EngineWindowState::window_mark): their entries are still there and
-/// cannot be written, so they may be read to learn where the payload lies. A payload whose deletion was asked for twice,
+/// cannot be written, so they may be read to learn where the payload lies. A process that was stopped in between may read
+/// too late, though, when another sweep has finished and a writer has published anew. So read the entry, then see that
+/// [`window_info`](crate::EngineWindowState::window_info) still says `reclaiming`, then delete. A payload whose deletion was asked for twice,
 /// because a sweep crashed in between, is [`NotFound`](Reclaimed::NotFound), which is as good.
 ///
 /// A deletion that takes effect long after its answer was awaited could hit what a writer has put there since. Give

@@ -91,7 +91,7 @@ impl<'a> SweepOptions<'a> {
         self
     }
 
-    /// How many candidates are worked on at once: 1,000 by default, or 64 with a reclaimer.
+    /// How many candidates are worked on at once: 1,000 by default, or 64 with a reclaimer, and 10,000 at most.
     #[must_use]
     pub fn batch(mut self, candidates: usize) -> Self {
         self.terms.batch = Some(candidates);

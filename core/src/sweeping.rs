@@ -18,6 +18,8 @@ pub use self::step::{Answer, Step, Terms};
 const LEASE: Duration = Duration::from_secs(60);
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15 * 60));
 const BATCH: usize = 1_000;
+/// The engines do so many in one transaction, whose answers are lost together or not at all.
+const MAX_BATCH: usize = 10_000;
 /// Payloads go one by one, each perhaps through a network, and a claim must outlast its batch.
 const PAYLOAD_BATCH: usize = 64;
 /// How long a sweep waits at once, so that it notices soon when it is to end.
@@ -94,8 +96,8 @@ impl Sweep {
         let usual = if terms.reclaims { PAYLOAD_BATCH } else { BATCH };
         let batch = terms.batch.unwrap_or(usual);
         let timeout = terms.hook_timeout;
-        let wrong = if batch == 0 {
-            "a sweep's batch must have at least one candidate"
+        let wrong = if batch == 0 || batch > MAX_BATCH {
+            "a sweep's batch must have 1 to 10,000 candidates"
         } else if !terms.waits && (terms.rate.is_some() || timeout.is_some()) {
             "a rate and a timeout need a timer: give the sweep one"
         } else if timeout.is_some_and(|time| time.is_zero() || time >= lease.as_duration()) {

@@ -336,6 +336,7 @@ pub(crate) async fn g1_options_that_cannot_be_meant_are_refused(f: &dyn Fixture)
     let options = || SweepOptions::new().window_decides();
     for wrong in [
         options().batch(0),
+        options().batch(10_001),
         options().rate(NonZeroU32::MIN),
         options().hook_timeout(secs(1)),
         options().timer(&timer).hook_timeout(secs(0)),

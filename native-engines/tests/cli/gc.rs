@@ -1,5 +1,6 @@
 //! `gc`: the window, the sweep and its explanations, on both engines.
 
+use std::io::Write;
 use std::time::Duration;
 
 use alkstore::{Claim, EngineWindowState, Lifecycle, Reclaim};
@@ -8,6 +9,7 @@ use futures_executor::block_on;
 use serde_json::{json, Value};
 
 use crate::place::{fields, Place};
+use crate::support::eventually;
 
 #[test]
 fn a_dry_run_predicts_the_run_that_follows() {
@@ -375,5 +377,29 @@ fn keys_come_from_the_input() {
         assert_eq!(done.code(), 64);
         let none = home.run_with_input(&["gc", "stage", "-"], b"");
         assert_eq!((none.code(), none.text()), (0, "0 staged\n"));
+    }
+}
+
+#[test]
+fn a_slow_input_shortens_nobodys_grace() {
+    for place in Place::each() {
+        let batch: Vec<_> = (0..1000).map(|n| format!("key {n}\n")).collect();
+        let (staging, mut input) = place
+            .home
+            .start_with_input(&["gc", "stage", "-", "--after", "1h"]);
+        input.write_all(batch.concat().as_bytes()).unwrap();
+        eventually("a batch is staged", || place.status()["waiting"] == 1000);
+        // By the store's clock, which begins the grace of this one.
+        place.stage(&["mark"]);
+        input.write_all(b"late").unwrap();
+        drop(input);
+        let done = staging.done();
+        assert_eq!((done.code(), done.text()), (0, "1001 staged\n"), "{done:?}");
+        let due_at = |key| {
+            let due_at = place.explain(key, &[])["window"]["due_at"].clone();
+            humantime::parse_rfc3339(due_at.as_str().unwrap()).unwrap()
+        };
+        let grace = due_at("late").duration_since(due_at("mark")).unwrap();
+        assert!(grace >= Duration::from_secs(3600), "{grace:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -103,11 +103,17 @@ impl Home {
         Running::start(self.command(args))
     }
 
-    pub fn run_with_input<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Done {
+    /// The program, and the pipe that is its input.
+    pub fn start_with_input<S: AsRef<OsStr>>(&self, args: &[S]) -> (Running, ChildStdin) {
         let mut command = self.command(args);
         command.stdin(Stdio::piped());
         let mut running = Running::start(command);
-        let mut pipe = running.child.stdin.take().unwrap();
+        let pipe = running.child.stdin.take().unwrap();
+        (running, pipe)
+    }
+
+    pub fn run_with_input<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Done {
+        let (running, mut pipe) = self.start_with_input(args);
         let input = input.to_vec();
         let writer = std::thread::spawn(move || drop(pipe.write_all(&input)));
         let done = running.done();

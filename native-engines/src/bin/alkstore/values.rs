@@ -26,6 +26,15 @@ pub fn ttl(text: &str) -> Result<Duration, String> {
     Ok(ttl)
 }
 
+/// How long a key waits, which may be no time.
+pub fn grace(text: &str) -> Result<Duration, String> {
+    let grace = duration(text)?;
+    if grace.is_zero() {
+        return Ok(grace);
+    }
+    ttl(text)
+}
+
 /// The time to live of a lock that a process keeps: a shorter one would be lost to the delays of a busy machine.
 pub fn kept_ttl(text: &str) -> Result<Duration, String> {
     let ttl = ttl(text)?;
@@ -121,6 +130,8 @@ mod tests {
         }
         assert!(ttl("0s").unwrap_err().contains("above zero"));
         assert!(ttl("101y").unwrap_err().contains("100 years"));
+        assert_eq!(grace("0s"), Ok(Duration::ZERO));
+        assert!(grace("101y").unwrap_err().contains("100 years"));
         assert!(kept_ttl("999ms").is_err());
         assert!(kept_ttl("1s").is_ok());
     }

@@ -54,7 +54,7 @@ pub struct StageArgs {
 
     /// How long they wait before a sweep may delete them: longer than a writer takes from publishing a key to
     /// committing its reference
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::grace)]
     after: Duration,
 
     /// Leave keys that wait already as they are: repeated passes must not put a key's end off for ever
@@ -71,7 +71,6 @@ pub struct UnstageArgs {
 pub fn stage(place: &PlaceArgs, args: &StageArgs) -> Result {
     let keys = args.keys.open()?;
     let open = place.open(Missing::Refuse, PATIENCE)?;
-    let visible_after = open.wait(open.store.now())?.plus(args.after);
     let restage = if args.keep {
         Restage::Keep
     } else {
@@ -81,10 +80,17 @@ pub fn stage(place: &PlaceArgs, args: &StageArgs) -> Result {
     line.begin(None);
     let staged = keys.in_batches(
         |batch| {
-            let candidate = |key| Candidate { key, visible_after };
-            let batch: Vec<_> = batch.into_iter().map(candidate).collect();
-            open.wait(open.store.window_stage(&batch, restage))?;
-            Ok(batch.len())
+            let count = batch.len();
+            // From the staging itself: an input may take longer to come than its keys are to wait.
+            if args.after.is_zero() {
+                let visible_after = open.wait(open.store.now())?;
+                let candidate = |key| Candidate { key, visible_after };
+                let batch: Vec<_> = batch.into_iter().map(candidate).collect();
+                open.wait(open.store.window_stage(&batch, restage))?;
+            } else {
+                open.wait(open.store.window_stage_after(&batch, args.after, restage))?;
+            }
+            Ok(count)
         },
         &mut line,
     );

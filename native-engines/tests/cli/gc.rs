@@ -9,7 +9,7 @@ use futures_executor::block_on;
 use serde_json::{json, Value};
 
 use crate::place::{fields, Place};
-use crate::support::eventually;
+use crate::support::{eventually, Running};
 
 #[test]
 fn a_dry_run_predicts_the_run_that_follows() {
@@ -401,5 +401,17 @@ fn a_slow_input_shortens_nobodys_grace() {
         };
         let grace = due_at("late").duration_since(due_at("mark")).unwrap();
         assert!(grace >= Duration::from_secs(3600), "{grace:?}");
+    }
+}
+
+#[test]
+fn a_closed_input_is_no_empty_list_of_keys() {
+    let place = Place::sqlite();
+    for verb in ["stage", "unstage"] {
+        let mut command = place.home.program("sh");
+        command.args(["-c", &format!("\"$ALKSTORE\" gc {verb} - <&-")]);
+        let done = Running::start(command).done();
+        assert_eq!((done.code(), done.text()), (64, ""), "{done:?}");
+        assert!(done.err.contains("the input is closed"), "{}", done.err);
     }
 }

@@ -10,6 +10,7 @@ use alkstore::{EntryMeta, Put, PutMode, PutOptions, Revision, MAX_VALUE_BYTES};
 use serde_json::json;
 
 use crate::exit::{Failure, Result, NO, USAGE};
+use crate::input;
 use crate::locks::{PAGE, PATIENCE};
 use crate::output;
 use crate::place::{Missing, PlaceArgs};
@@ -271,7 +272,7 @@ fn read_file(path: &std::path::Path) -> Result<Vec<u8>> {
 
 fn read_input() -> Result<Vec<u8>> {
     let stdin = io::stdin();
-    if is_closed(&stdin) {
+    if input::is_closed(&stdin) {
         return Err(Failure::new(USAGE, "the input is closed, so there is no value to store")
             .advise("Pipe the value in, or give it with --value or --file; --value '' is the empty value."));
     }
@@ -291,27 +292,4 @@ fn read(source: impl Read) -> io::Result<Vec<u8>> {
         .take(limit.saturating_add(1))
         .read_to_end(&mut value)?;
     Ok(value)
-}
-
-/// A closed input would be read as an empty value: the runtime has put the null device, open both ways, in its place,
-/// which `</dev/null` is not.
-#[cfg(unix)]
-fn is_closed(stdin: &io::Stdin) -> bool {
-    use nix::fcntl::{fcntl, FcntlArg, OFlag};
-    use std::os::fd::AsFd;
-    use std::os::unix::fs::MetadataExt;
-
-    let flags = fcntl(stdin, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
-    let both_ways = flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_RDWR);
-    let null = std::fs::metadata("/dev/null").map(|null| null.rdev());
-    let device = stdin.as_fd().try_clone_to_owned().map(std::fs::File::from);
-    let device = device
-        .and_then(|input| input.metadata())
-        .map(|input| input.rdev());
-    matches!((null, device), (Ok(null), Ok(device)) if both_ways && null == device)
-}
-
-#[cfg(not(unix))]
-fn is_closed(_stdin: &io::Stdin) -> bool {
-    false
 }

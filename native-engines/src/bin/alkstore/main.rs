@@ -10,6 +10,7 @@
 // What is common to all verbs.
 mod args;
 mod exit;
+mod input;
 mod output;
 mod place;
 mod values;

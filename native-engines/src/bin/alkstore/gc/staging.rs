@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::progress::Progress;
 use crate::exit::{Failure, Result, NO, USAGE};
+use crate::input;
 use crate::locks::PATIENCE;
 use crate::output;
 use crate::place::{Missing, PlaceArgs};
@@ -158,6 +159,12 @@ impl KeysArgs {
                     "keys come from the arguments or, with - alone, from the input",
                 )
                 .advise("The key - itself is 2d with --hex."));
+            }
+            if input::is_closed(&io::stdin()) {
+                return Err(
+                    Failure::new(USAGE, "the input is closed, so there are no keys")
+                        .advise("Pipe them in, one a line, or give them as arguments."),
+                );
             }
             return Ok(Keys::Input { hex: self.hex });
         }

@@ -1,6 +1,8 @@
 //! Values of arguments, parsed once.
 
 use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseIntError};
+use std::str::FromStr;
 use std::time::Duration;
 
 use alkstore::{LockName, Revision};
@@ -47,6 +49,18 @@ pub fn kept_ttl(text: &str) -> Result<Duration, String> {
 pub fn revision(text: &str) -> Result<Revision, String> {
     let number = text.parse().ok().and_then(Revision::new);
     number.ok_or_else(|| "a token or version is a number from 1 to 9007199254740991".to_owned())
+}
+
+/// A whole number; of a type without 0, one above it.
+pub fn count<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|error: ParseIntError| {
+        let why = match error.kind() {
+            IntErrorKind::PosOverflow => "so many there cannot be",
+            IntErrorKind::Zero => "write a whole number above zero",
+            _ => "write a whole number, in digits",
+        };
+        why.to_owned()
+    })
 }
 
 /// A lock and its token, `NAME:TOKEN`. The name may have colons of its own.
@@ -134,6 +148,22 @@ mod tests {
         assert!(grace("101y").unwrap_err().contains("100 years"));
         assert!(kept_ttl("999ms").is_err());
         assert!(kept_ttl("1s").is_ok());
+    }
+
+    #[test]
+    fn counts_are_whole_numbers() {
+        assert_eq!(count("0"), Ok(0_u64));
+        for wrong in ["", "-1", "1e3", "1.5", "ten"] {
+            assert!(
+                count::<u64>(wrong).unwrap_err().contains("digits"),
+                "{wrong}"
+            );
+        }
+        let zero = count::<std::num::NonZeroU32>("0").unwrap_err();
+        assert!(zero.contains("above zero"), "{zero}");
+        assert!(count::<u32>("4294967296")
+            .unwrap_err()
+            .contains("cannot be"));
     }
 
     #[test]

@@ -64,15 +64,15 @@ pub struct SweepArgs {
     dry_run: bool,
 
     /// Examine at most so many candidates
-    #[arg(long, value_name = "CANDIDATES")]
+    #[arg(long, value_name = "CANDIDATES", allow_negative_numbers = true, value_parser = values::count::<u64>)]
     limit: Option<u64>,
 
     /// Examine at most so many candidates a second, on average
-    #[arg(long, value_name = "PER_SECOND")]
+    #[arg(long, value_name = "PER_SECOND", allow_negative_numbers = true, value_parser = values::count::<NonZeroU32>)]
     rate: Option<NonZeroU32>,
 
     /// Work on so many candidates at once [default: 1000, or what --rate allows in a second]
-    #[arg(long, value_name = "CANDIDATES")]
+    #[arg(long, value_name = "CANDIDATES", allow_negative_numbers = true, value_parser = values::count::<NonZeroUsize>)]
     batch: Option<NonZeroUsize>,
 
     /// Begin nothing new after so long, such as 30s or 5m

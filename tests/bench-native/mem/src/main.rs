@@ -26,10 +26,11 @@ fn main() -> std::io::Result<()> {
         ("locks", locks),
         ("threads", threads),
         ("entries", entries),
-        ("window", window::window),
-        ("sweep", sweep::sweep),
+        // Before those below leave memory behind that was used once.
         ("growth", growth),
         ("purge", purge),
+        ("window", window::window),
+        ("sweep", sweep::sweep),
     ];
     for (name, job) in jobs {
         if wanted(name) {

@@ -138,11 +138,10 @@ pub fn window(table: &mut Table, folder: &Path) {
         };
         // What is staged must be taken again, so the times of the one job come from the rounds of the other.
         let mut stages = Vec::new();
-        for limit in [Some(1_000), None] {
-            let how = if limit.is_some() {
-                "in batches of 1000"
-            } else {
-                "all at once"
+        for limit in [Some(rows / 10), None] {
+            let how = match limit {
+                Some(limit) => format!("in batches of {limit}"),
+                None => "all at once".to_owned(),
             };
             let drain = |take: &dyn Fn(Option<usize>) -> usize| {
                 timed(&|| {

@@ -53,6 +53,7 @@ pub fn sweep_start(
         let terms = Terms {
             sources: asks.into(),
             window_decides,
+            pins: false,
             reclaims,
             waits: true,
             limit: Some(limit(at_most) as u64),

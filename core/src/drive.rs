@@ -68,6 +68,7 @@ pub async fn sweep<S: EngineWindowState + ?Sized>(
         mut progress,
     } = options;
     terms.window_decides |= store.has_liveness_sources();
+    terms.pins = store.has_pins();
     let alarm = (timer, terms.hook_timeout);
     let mut sweep = Sweep::new(terms)?;
     loop {

@@ -28,8 +28,9 @@ pub trait EngineFleetState: EngineWindowState {
     ///
     /// After an error the transaction can only be dropped.
     ///
-    /// Whoever publishes several keys puts them in bytewise order: two publishers in opposite orders may meet a deadlock,
-    /// which is [`Conflict`](crate::ErrorKind::Conflict), retryable, for one of them.
+    /// Whoever publishes several keys locks them all at once first, where the engine offers that (`joint_lock` of the
+    /// Postgres engine): publishers that lock one after the other may meet a deadlock, which is
+    /// [`Conflict`](crate::ErrorKind::Conflict), retryable, for one of them.
     fn joint_put<'a>(
         &'a self,
         tx: &'a mut Self::JointTx,
@@ -38,7 +39,8 @@ pub trait EngineFleetState: EngineWindowState {
     ) -> BoxFuture<'a, Result<Put>>;
 
     /// Writes the pins and commits, in one step. A pin that its owner has already is renewed. Its deadline is computed by
-    /// the server at the commit, so no pin is born lapsed, however long the transaction took.
+    /// the server at the commit, so no pin is born lapsed, however long the transaction took. A pinned key leaves the
+    /// window, as a published one does.
     ///
     /// A key that has no live entry, or is being reclaimed, cannot be pinned: [`Conflict`](crate::ErrorKind::Conflict),
     /// retryable; publish it again. On any failure there are no pins and no entries; dropping the future leaves all or

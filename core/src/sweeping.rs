@@ -72,6 +72,7 @@ enum Phase {
     Claim,
     Look,
     List,
+    Pins,
     Ask,
     Settle,
     PutBack,
@@ -176,6 +177,9 @@ impl Sweep {
                 claims: &self.back,
                 at: self.at,
             },
+            (Phase::Pins, _) => Step::Judge {
+                keys: self.keys(false),
+            },
             // A dry run foretells what it leaves undone.
             (Phase::Arbitrate | Phase::Finish, None) => Step::Judge {
                 keys: self.keys(true),
@@ -230,6 +234,7 @@ impl Sweep {
                 self.claimed();
             }
             (Phase::List, Answer::Rows(rows)) => self.listed(rows),
+            (Phase::Pins, Answer::Outcomes(outcomes)) => self.spare(&outcomes),
             (Phase::Ask, Answer::Live(live)) => self.heard(live),
             (Phase::Ask, Answer::Threw(why)) => {
                 self.unheard("a liveness source failed", why);
@@ -392,7 +397,11 @@ impl Sweep {
         let untils = self.hand.iter().map(|claim| claim.until);
         self.until = untils.fold(Timestamp::MAX, Timestamp::min);
         self.source = 0;
-        self.ask();
+        if self.terms.pins && self.is_asked() {
+            self.phase = Phase::Pins;
+        } else {
+            self.ask();
+        }
     }
 
     // The end.

@@ -130,6 +130,10 @@ pub trait EngineWindowState: Lifecycle {
     /// Whether the engine itself knows what refers to keys, as Postgres does once a table is registered.
     fn has_liveness_sources(&self) -> bool;
 
+    /// Whether the engine has pins, as a [fleet's](crate::EngineFleetState) does. A sweep looks at them before it asks
+    /// sources of its own.
+    fn has_pins(&self) -> bool;
+
     /// Becomes the one sweep of this store: its epoch, or `None` where another sweep is under way. It lasts until `ttl`
     /// from now, or as long as the connection that holds it where the engine is a [fleet's](crate::EngineFleetState).
     ///

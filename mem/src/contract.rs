@@ -186,6 +186,10 @@ impl<C: Clock + 'static> EngineWindowState for MemStore<C> {
         Box::pin(async move { self.window_stats(now) })
     }
 
+    fn has_pins(&self) -> bool {
+        false
+    }
+
     fn has_liveness_sources(&self) -> bool {
         false
     }

@@ -250,7 +250,8 @@ export default [
   mutant('a lost lease is a failure of the engine', SWEEP, 'let cause = if error.kind() == ErrorKind::LeaseLost {', 'let cause = if false {', 'g1_r14'),
   mutant('what is put back comes at once', BATCH, '.max(Duration::from_nanos(1));', ';', 'g4_'),
   mutant('a hook may take as long as it likes', DRIVE, 'alarm.as_mut().poll(context).map(|()| None)', '{ let _ = &mut alarm; Poll::Pending }', 'g1_r17'),
-  mutant('a batch of nothing is let in', SWEEP, 'let wrong = if batch == 0 {', 'let wrong = if false {', 'g1_options'),
+  mutant('a batch of nothing is let in', SWEEP, 'let wrong = if batch == 0 || batch > MAX_BATCH {', 'let wrong = if batch > MAX_BATCH {', 'g1_options'),
+  mutant('a batch of any size is let in', SWEEP, 'let wrong = if batch == 0 || batch > MAX_BATCH {', 'let wrong = if batch == 0 {', 'g1_options'),
   mutant('a rate needs no timer', SWEEP, '(terms.rate.is_some() || timeout.is_some())', 'timeout.is_some()', 'g1_options'),
   mutant('a hook may take the whole lease', SWEEP, 'time.is_zero() || time >= lease.as_duration()', 'time.is_zero() || time > lease.as_duration()', 'g1_options'),
 

@@ -8,6 +8,10 @@ const WALL = '(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000000)::p
 const mutant = (what, file, from, to, target, by) => ({ what, file, from, to, target, by });
 
 export default [
+  mutant('a sweep asks about what is pinned', WINDOW, `    fn has_pins(&self) -> bool {
+        true`, `    fn has_pins(&self) -> bool {
+        false`, 'native/postgres_fleet', 'g5_what_is_pinned_is_not_asked_about'),
+  mutant('a pin leaves the claim', SCHEMA, '  DELETE FROM {schema}.gc_window WHERE key = ANY (p_keys);\n  INSERT INTO {schema}.gc_pins', '  INSERT INTO {schema}.gc_pins', 'native/postgres_fleet', 'g5_a_pin_voids_the_claim_that_was_asked_about'),
   mutant('sweep_delete holds no key', SCHEMA, `  PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripe);
   IF NOT {schema}.fence_v2(p_epoch, true) THEN`, '  IF NOT {schema}.fence_v2(p_epoch, true) THEN', 'native/postgres_fleet', 'r5_the_deletion_waits_for_the_publisher_and_reads_the_new_pin'),
   mutant('arbitrate holds no key', SCHEMA, `  PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripe);

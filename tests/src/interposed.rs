@@ -420,6 +420,10 @@ where
         self.around("window_stats", move || self.store.window_stats(now))
     }
 
+    fn has_pins(&self) -> bool {
+        self.store.has_pins()
+    }
+
     fn has_liveness_sources(&self) -> bool {
         self.store.has_liveness_sources()
     }

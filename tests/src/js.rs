@@ -922,6 +922,10 @@ impl alkstore::EngineWindowState for NpmStore {
         .boxed()
     }
 
+    fn has_pins(&self) -> bool {
+        false
+    }
+
     fn has_liveness_sources(&self) -> bool {
         false
     }

@@ -9,10 +9,32 @@ use crate::rules::sweep::{backoff, next, predicted, Next};
 use crate::{Claim, GcAbortCause, HookError, Key, Reclaim, SweepReport, SweepStop};
 
 impl Sweep {
+    /// Whether there is a source to ask, and something to ask about.
+    pub(super) fn is_asked(&self) -> bool {
+        self.source < self.terms.sources && self.hand.iter().any(is_asked_about)
+    }
+
+    /// Puts back what is pinned, without asking about it. A writer may refer to it while it is pinned, and the source be
+    /// asked before that and the pin be over after. Who pins later takes the key out of the window, which voids the claim.
+    pub(super) fn spare(&mut self, outcomes: &[Reclaim]) {
+        let asked = self.hand.iter().filter(|claim| is_asked_about(claim));
+        if outcomes.len() != asked.count() {
+            return self.failed(OTHER_NUMBER);
+        }
+        let mut outcomes = outcomes.iter();
+        self.deal(|report, claim| {
+            if is_asked_about(claim) && outcomes.next() == Some(&Reclaim::Pinned) {
+                count(report, Reclaim::Pinned);
+                return Next::PutBack;
+            }
+            Next::Reclaim
+        });
+        self.ask();
+    }
+
     /// Which candidates the sources call live.
     pub(super) fn ask(&mut self) {
-        let open = self.hand.iter().any(is_asked_about);
-        if open && self.source < self.terms.sources {
+        if self.is_asked() {
             self.phase = Phase::Ask;
             return;
         }
@@ -137,7 +159,7 @@ impl Sweep {
     /// Counts what became of claims, and does what follows.
     pub(super) fn sort_out(&mut self, outcomes: Vec<Reclaim>, then: Phase) {
         if outcomes.len() != self.hand.len() {
-            return self.failed("the engine answered for another number of claims");
+            return self.failed(OTHER_NUMBER);
         }
         let reclaims = self.terms.reclaims;
         let lost = self.report.lost_lease;
@@ -202,6 +224,8 @@ impl Sweep {
         claims.map(|claim| claim.key.borrowed()).collect()
     }
 }
+
+const OTHER_NUMBER: &str = "the engine answered for another number of claims";
 
 /// Whether its key is. A marked one is past that: its payload may be gone.
 fn is_asked_about(claim: &Claim) -> bool {

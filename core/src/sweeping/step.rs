@@ -17,6 +17,8 @@ pub struct Terms {
     pub sources: usize,
     /// Whether that is said, or the engine itself knows what refers to keys.
     pub window_decides: bool,
+    /// Whether the engine has pins, which are looked at before sources are asked.
+    pub pins: bool,
     /// Whether there is a reclaimer.
     pub reclaims: bool,
     /// Whether there is a timer.

@@ -674,6 +674,7 @@ BEGIN
   FOR v_i IN 1 .. pg_catalog.cardinality(p_stripes) LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripes[v_i]);
   END LOOP;
+  PERFORM FROM {schema}.gc_window WHERE key = ANY (p_keys) ORDER BY key FOR UPDATE;
   PERFORM FROM {schema}.gc_pins p JOIN unnest(p_keys, p_owners) AS n(key, owner) ON p.key = n.key AND p.owner = n.owner
     ORDER BY p.key, p.owner FOR NO KEY UPDATE OF p;
   v_now := {schema}.clock();
@@ -687,6 +688,8 @@ BEGIN
   IF FOUND THEN
     RAISE EXCEPTION USING ERRCODE = 'ALK11', MESSAGE = 'a key to pin has no live entry';
   END IF;
+  -- As a publication does: what a sweep has claimed and asked about is asked about anew.
+  DELETE FROM {schema}.gc_window WHERE key = ANY (p_keys);
   INSERT INTO {schema}.gc_pins AS p (key, owner, expires_at)
     SELECT n.key, n.owner, {schema}.after_v1(v_now, n.ttl) FROM unnest(p_keys, p_owners, p_ttls) AS n(key, owner, ttl)
     ON CONFLICT (key, owner) DO UPDATE SET expires_at = excluded.expires_at;

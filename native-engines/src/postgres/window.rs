@@ -399,6 +399,10 @@ impl EngineWindowState for PgStore {
         })
     }
 
+    fn has_pins(&self) -> bool {
+        true
+    }
+
     fn has_liveness_sources(&self) -> bool {
         !sources::arrays(&self.0).0.is_empty()
     }

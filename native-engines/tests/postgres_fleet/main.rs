@@ -6,6 +6,7 @@
 #[path = "../postgres_support/mod.rs"]
 mod postgres_support;
 
+mod asking;
 mod dropped;
 mod joint;
 mod keeper;

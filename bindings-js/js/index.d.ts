@@ -450,13 +450,16 @@ export interface SweepOptions {
   rate?: number;
   /** Begins no batch later than this after the start, by the store's clock. */
   timeLimit?: Ms;
-  /** How long a function above may take for one call; shorter than `claimLease`. */
+  /**
+   * How long a function above may take for one call; shorter than `claimLease`. Without it there is no such limit, and one
+   * that never answers keeps this sweep, and later ones of the store, from going on.
+   */
   hookTimeout?: Ms;
   /** For how long candidates are claimed, and for how long a sweep that vanished keeps others away: 60,000 by default. */
   claimLease?: Ms;
   /** Ends the sweep soon. A question is withdrawn, but a payload's deletion is awaited. */
   signal?: AbortSignal;
-  /** Called after each batch. */
+  /** Called after each batch. Where it throws, the sweep ends, and rejects with that. */
   onProgress?: (soFar: SweepReport) => void;
 }
 

@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use crate::window::candidates;
 use crate::{bare, run, store};
 
-/// The sweep's own size of a batch.
+/// Of the sweep and of its peer.
 const BATCH: usize = 1_000;
 
 /// References to keys that are not in the window, so that all of it goes.
@@ -73,9 +73,9 @@ pub fn sweep(table: &mut Table, folder: &Path) {
                 block_on(store.window_stage(&due, Restage::Move)).unwrap();
                 carry_over(&filler);
                 let options = if asks {
-                    SweepOptions::new().source(&references)
+                    SweepOptions::new().batch(BATCH).source(&references)
                 } else {
-                    SweepOptions::new().window_decides()
+                    SweepOptions::new().batch(BATCH).window_decides()
                 };
                 let begun = Instant::now();
                 let report = block_on(sweep_store(&store, options)).unwrap();

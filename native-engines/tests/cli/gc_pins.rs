@@ -29,6 +29,12 @@ fn a_pin_protects_until_it_is_ended() {
         "{}",
         pinned.text()
     );
+    assert_eq!(
+        place.explain("k", &[])["verdict"],
+        "unstaged",
+        "a pin takes the key out of the window"
+    );
+    place.stage(&["k"]);
     let told = place.explain("k", &[]);
     assert_eq!(told["verdict"], "pinned");
     let until = told["pins"][0]["expires_at"].as_str().unwrap();

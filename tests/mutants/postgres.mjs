@@ -54,6 +54,7 @@ SET row_security = off AS`, ' AS', 'native/postgres_fleet', 'f6_row_security_of_
   mutant('pins count from before the waits', SCHEMA, `  FOR v_i IN 1 .. pg_catalog.cardinality(p_stripes) LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripes[v_i]);
   END LOOP;
+  PERFORM FROM {schema}.gc_window WHERE key = ANY (p_keys) ORDER BY key FOR UPDATE;
   PERFORM FROM {schema}.gc_pins p JOIN unnest(p_keys, p_owners) AS n(key, owner) ON p.key = n.key AND p.owner = n.owner
     ORDER BY p.key, p.owner FOR NO KEY UPDATE OF p;
   v_now := {schema}.clock();
@@ -61,15 +62,18 @@ SET row_security = off AS`, ' AS', 'native/postgres_fleet', 'f6_row_security_of_
   FOR v_i IN 1 .. pg_catalog.cardinality(p_stripes) LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripes[v_i]);
   END LOOP;
+  PERFORM FROM {schema}.gc_window WHERE key = ANY (p_keys) ORDER BY key FOR UPDATE;
   PERFORM FROM {schema}.gc_pins p JOIN unnest(p_keys, p_owners) AS n(key, owner) ON p.key = n.key AND p.owner = n.owner
     ORDER BY p.key, p.owner FOR NO KEY UPDATE OF p;
 `, 'native/postgres_fleet', 'r11_a_transaction_that_stalls_past_the_ttl_commits_live_pins'),
   mutant('pin_commit locks no pins', SCHEMA, 'ORDER BY p.key, p.owner FOR NO KEY UPDATE OF p;', 'ORDER BY p.key, p.owner;', 'native/postgres_fleet', 'r11_a_transaction_that_stalls_past_the_ttl_commits_live_pins'),
   mutant('pin_commit holds no keys', SCHEMA, `    PERFORM pg_catalog.pg_advisory_xact_lock({keys}, p_stripes[v_i]);
   END LOOP;
-  PERFORM FROM {schema}.gc_pins p JOIN`, `    NULL;
+  PERFORM FROM {schema}.gc_window WHERE key = ANY (p_keys) ORDER BY key FOR UPDATE;
+`, `    NULL;
   END LOOP;
-  PERFORM FROM {schema}.gc_pins p JOIN`, 'native/postgres_fleet', 'r11_a_transaction_that_stalls_past_the_ttl_commits_live_pins'),
+  PERFORM FROM {schema}.gc_window WHERE key = ANY (p_keys) ORDER BY key FOR UPDATE;
+`, 'native/postgres_fleet', 'r11_a_transaction_that_stalls_past_the_ttl_commits_live_pins'),
   mutant('a pin is not renewed by its owner', SCHEMA, 'ON CONFLICT (key, owner) DO UPDATE SET expires_at = excluded.expires_at;', 'ON CONFLICT (key, owner) DO NOTHING;', 'native/postgres_fleet', 'r11_a_transaction_that_stalls_past_the_ttl_commits_live_pins'),
   mutant('pin_commit wants no entry', SCHEMA, `  IF FOUND THEN
     RAISE EXCEPTION USING ERRCODE = 'ALK11', MESSAGE = 'a key to pin has no live entry';

@@ -47,6 +47,64 @@ pub trait LivenessSource: Hook {
 /// A deletion that takes effect long after its answer was awaited could hit what a writer has put there since. Give
 /// payloads names that are not used again (a random part, kept in the entry's value), and deletions a time limit below the
 /// sweep's [`claim_lease`](crate::SweepOptions::claim_lease).
+///
+/// ```
+/// use alkstore::{HookError, HookFuture, Key, Reclaimed, Reclaimer, Store};
+/// use std::{fs, io, path::{Path, PathBuf}};
+///
+/// /// Blobs as files of one folder; an entry's value is the name of its file, which no other blob ever has.
+/// struct Files<'a> {
+///     store: &'a dyn Store,
+///     folder: &'a Path,
+/// }
+///
+/// impl Files<'_> {
+///     /// The file of a key; `None` where there is no entry any more.
+///     async fn path(&self, key: &Key<'_>, delete: bool) -> Result<Option<PathBuf>, HookError> {
+///         let Some(entry) = self.store.get(key.as_bytes()).await? else { return Ok(None) };
+///         // First the entry, then whether it is still this deletion's. A dry run marks nothing.
+///         let row = self.store.window_info(key.as_bytes()).await?;
+///         if delete && !row.is_some_and(|row| row.reclaiming) {
+///             return Err("another sweep has finished this deletion".into());
+///         }
+///         Ok(Some(self.folder.join(std::str::from_utf8(&entry.value)?)))
+///     }
+///
+///     async fn each(&self, key: &Key<'_>, delete: bool) -> Result<Reclaimed, HookError> {
+///         let Some(path) = self.path(key, delete).await? else { return Ok(Reclaimed::NotFound) };
+///         let bytes = match fs::metadata(&path) {
+///             Ok(file) => file.len(),
+///             Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Ok(Reclaimed::NotFound),
+///             Err(error) => return Err(error.into()),
+///         };
+///         if delete {
+///             fs::remove_file(&path)?;
+///         }
+///         Ok(Reclaimed::Freed { bytes })
+///     }
+/// }
+///
+/// impl Reclaimer for Files<'_> {
+///     fn reclaim<'a>(&'a self, keys: &'a [Key<'a>]) -> HookFuture<'a, Vec<Result<Reclaimed, HookError>>> {
+///         Box::pin(async move {
+///             let mut answers = Vec::new();
+///             for key in keys {
+///                 answers.push(self.each(key, true).await);
+///             }
+///             answers
+///         })
+///     }
+///     fn measure<'a>(&'a self, keys: &'a [Key<'a>]) -> HookFuture<'a, Vec<Result<Reclaimed, HookError>>> {
+///         Box::pin(async move {
+///             let mut answers = Vec::new();
+///             for key in keys {
+///                 answers.push(self.each(key, false).await);
+///             }
+///             answers
+///         })
+///     }
+/// }
+/// ```
 pub trait Reclaimer: Hook {
     /// Deletes the payloads: one answer for each key, in order. A key whose payload could not be deleted stays marked and
     /// is tried again later.

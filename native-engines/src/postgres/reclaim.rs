@@ -1,6 +1,5 @@
 //! Deletion of what waits in the window: claims that are marked, finished or both, and what deleting would meet.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use alkstore::{rules, Claim, Error, Key, LockName, Reclaim, Result, Revision};
@@ -8,7 +7,7 @@ use tokio_postgres::types::Type;
 
 use super::connection::{column, Statement};
 use super::error::{Failure, Stage};
-use super::schema::{stripe, Schema};
+use super::schema::{stripes, Schema};
 use super::window::{rounds, BATCH};
 use super::{number, sources, PgStore};
 
@@ -70,8 +69,7 @@ impl PgStore {
                 .map(|(_, claim)| claim.key.as_bytes())
                 .collect();
             let ids: Vec<_> = batch.iter().map(|(_, claim)| number(claim.id)).collect();
-            let stripes: BTreeSet<_> = keys.iter().map(|key| stripe(key)).collect();
-            let stripes: Vec<_> = stripes.into_iter().collect();
+            let stripes = stripes(&keys);
             let row = self
                 .0
                 .connections

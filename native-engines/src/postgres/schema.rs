@@ -1,6 +1,6 @@
 //! The tables and functions of a store, and how they come to be there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use alkstore::{Error, ErrorKind, Result, Timestamp};
 use tokio_postgres::types::Type;
@@ -295,6 +295,12 @@ impl Schema {
 /// The stripe of a key. Part of what nodes agree on: it never changes.
 pub(super) fn stripe(key: &[u8]) -> i32 {
     i32::try_from(hash(key) % STRIPES).unwrap_or(0)
+}
+
+/// The stripes of some keys, each once, in the order in which everybody locks them.
+pub(super) fn stripes(keys: &[&[u8]]) -> Vec<i32> {
+    let stripes: BTreeSet<_> = keys.iter().map(|key| stripe(key)).collect();
+    stripes.into_iter().collect()
 }
 
 /// The advisory lock of a lock's name, likewise. An acquisition takes but one, so these need no stripes.

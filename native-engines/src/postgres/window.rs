@@ -1,6 +1,5 @@
 //! The garbage-collection window: a row per candidate.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use alkstore::{
@@ -13,7 +12,7 @@ use tokio_postgres::Row;
 use super::connection::{column, Statement};
 use super::error::{Failure, Stage};
 use super::reclaim::Step;
-use super::schema::{name_lock, stripe, Schema};
+use super::schema::{name_lock, stripes, Schema};
 use super::{bounded, number, revision, sources, PgStore};
 
 /// How many keys one statement takes.
@@ -177,8 +176,7 @@ impl EngineWindowState for PgStore {
             {
                 let keys: Vec<_> = batch.iter().map(|c| c.key.as_bytes()).collect();
                 let after: Vec<_> = batch.iter().map(|c| c.visible_after.as_nanos()).collect();
-                let stripes: BTreeSet<_> = keys.iter().map(|key| stripe(key)).collect();
-                let stripes: Vec<_> = stripes.into_iter().collect();
+                let stripes = stripes(&keys);
                 self.0
                     .connections
                     .rows(
@@ -205,8 +203,7 @@ impl EngineWindowState for PgStore {
                 .flat_map(|round| round.chunks(BATCH))
             {
                 let keys: Vec<_> = batch.iter().map(|key| key.as_bytes()).collect();
-                let stripes: BTreeSet<_> = keys.iter().map(|key| stripe(key)).collect();
-                let stripes: Vec<_> = stripes.into_iter().collect();
+                let stripes = stripes(&keys);
                 let (grace, moves) = (grace.as_nanos(), restage == Restage::Move);
                 self.0
                     .connections

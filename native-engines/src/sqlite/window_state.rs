@@ -211,11 +211,11 @@ impl EngineWindowState for SqliteStore {
         })
     }
 
-    /// False: what refers to keys is for the application to say.
     fn has_pins(&self) -> bool {
         false
     }
 
+    /// False: what refers to keys is for the application to say.
     fn has_liveness_sources(&self) -> bool {
         false
     }
